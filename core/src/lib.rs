@@ -1,1 +1,9 @@
 //! core
+pub mod command;
+pub mod config;
+pub mod hand_over;
+pub mod ids;
+pub mod lease;
+pub mod ordering;
+mod sync;
+pub mod work;

@@ -1,0 +1,173 @@
+//! What the core asks of the world, and what the world tells it that is more than a number.
+
+use std::time::Duration;
+
+use keyway_offsets::{HoleMap, Offset};
+
+use crate::ids::{Epoch, LaneId, LaneIndex, PartitionSlot, PlanId, RouteId, WorkerIndex};
+use crate::work::Work;
+
+/// A command of the core, to be carried out in the order in which they come.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Command<P> {
+    /// Hand work to a worker of a route, or to its pool.
+    Dispatch {
+        /// Which route.
+        route: RouteId,
+        /// Which worker, for a route whose lanes are pinned.
+        worker: Option<WorkerIndex>,
+        /// The records.
+        work: Work<P>,
+    },
+    /// Let a lane that failed on this worker run there again.
+    Reopen {
+        /// Which route.
+        route: RouteId,
+        /// Which worker.
+        worker: WorkerIndex,
+        /// Which lane.
+        lane: LaneIndex,
+    },
+    /// Commit this plan; nothing else is committed before its answer is given to the core.
+    Commit(CommitPlan),
+    /// Stop fetching a partition.
+    Pause(PartitionSlot),
+    /// Fetch a partition again.
+    Resume(PartitionSlot),
+    /// Stop the member.
+    Stop(StopCause),
+}
+
+/// Why the core asks the member to stop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StopCause {
+    /// A handler asked for it.
+    Handler {
+        /// Partition of the record.
+        slot: PartitionSlot,
+        /// Offset of the record.
+        offset: Offset,
+        /// The handler's reason.
+        reason: String,
+    },
+}
+
+/// A record that arrived.
+#[derive(Debug)]
+pub struct Arrival<P> {
+    /// Its offset.
+    pub offset: Offset,
+    /// Its lane.
+    pub lane: LaneId,
+    /// What it counts in the buffers.
+    pub bytes: u32,
+    /// Leader epoch of its batch, where the broker gives one.
+    pub leader_epoch: Option<i32>,
+    /// What the handler gets.
+    pub payload: P,
+}
+
+/// Where a partition starts.
+#[derive(Clone, Debug)]
+pub struct Restored {
+    /// What the group had committed, if anything.
+    pub committed: Option<Offset>,
+    /// Where reading starts: the committed offset or the log start if that is higher; the chosen start of a
+    /// group without a commit.
+    pub start: Offset,
+    /// The map beside the committed offset, already judged to fit the log.
+    pub map: Option<HoleMap>,
+    /// Leader epoch that the commit carried.
+    pub leader_epoch: Option<i32>,
+}
+
+/// Why a plan is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CommitReason {
+    /// The interval passed, or a first position is to be written down.
+    Periodic,
+    /// Someone waits for it.
+    Requested,
+    /// Partitions are about to leave this member.
+    Revoke,
+    /// The member is about to leave.
+    Shutdown,
+}
+
+/// One partition of a plan: offset and map from one snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartitionPlan {
+    /// Which partition.
+    pub slot: PartitionSlot,
+    /// Under which assignment.
+    pub epoch: Epoch,
+    /// Base and holes.
+    pub map: HoleMap,
+    /// Leader epoch of the last record below the base.
+    pub leader_epoch: Option<i32>,
+    /// Most characters that the broker takes, as far as learned.
+    pub cap_chars: usize,
+    /// Whether the map is to be left out, since the broker refused the text before.
+    pub strip: bool,
+}
+
+/// What to commit in one request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommitPlan {
+    /// Its number.
+    pub id: PlanId,
+    /// Why it is made.
+    pub reason: CommitReason,
+    /// The partitions, by slot.
+    pub partitions: Vec<PartitionPlan>,
+}
+
+/// What became of one partition of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CommitAnswer {
+    /// Stored.
+    Stored,
+    /// Refused for a passing reason: to be made again from what is owned then.
+    Repeat,
+    /// The member's generation is over: the rebalance event decides what follows.
+    Superseded,
+    /// The broker does not know this member: the loss of its partitions follows.
+    MemberLost,
+    /// The metadata is longer than the broker takes.
+    TooLarge,
+    /// Refused until somebody changes the broker (authorization): tried again at the commit interval.
+    Denied,
+    /// No answer came, so it may have been stored, or may still be.
+    Unknown,
+}
+
+/// The answer to one partition of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartitionAnswer {
+    /// Which partition.
+    pub slot: PartitionSlot,
+    /// Under which assignment.
+    pub epoch: Epoch,
+    /// What became of it.
+    pub answer: CommitAnswer,
+    /// Characters of the text that was sent.
+    pub chars: usize,
+    /// Characters of the hole map's own text; back-pressure is judged on it.
+    pub inner_chars: usize,
+    /// Whether the map did not fit and was left out.
+    pub stripped: bool,
+}
+
+/// The answer to a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommitFinished {
+    /// Which plan.
+    pub plan: PlanId,
+    /// One for each partition of the plan.
+    pub partitions: Vec<PartitionAnswer>,
+    /// How long encoding and the broker's answer took.
+    pub took: Duration,
+}
