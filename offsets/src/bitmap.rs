@@ -1,0 +1,360 @@
+//! One bit for each offset, in chunks, so that what is uniform costs next to nothing.
+//!
+//! The one idea: a chunk of 4,096 offsets is wholly complete, wholly incomplete or mixed, and only a mixed
+//! one has words. Everything below the first chunk is complete, everything after the last incomplete.
+//!
+//! ```text
+//!     ..complete | mixed | complete | complete | incomplete | mixed | incomplete..
+//!                  first                                      last
+//! ```
+//!
+//! A log may jump by any distance (compaction, a log start that moved). A long stretch that is complete at
+//! once is therefore left out of the row of chunks and remembered as a *leap*, so that offsets near each
+//! end of the number line cost no more than neighbours do.
+
+use std::collections::VecDeque;
+
+use crate::offset::{Offset, OffsetRange};
+
+const CHUNK_BITS: u64 = 4096;
+const WORD_BITS: u64 = 64;
+const WORDS: usize = (CHUNK_BITS / WORD_BITS) as usize;
+
+/// Complete chunks beyond the row that are worth a leap instead of an entry each.
+const LEAP_CHUNKS: u64 = 1 << 12;
+
+/// Word buffers kept for the next mixed chunk, so that a window that moves on allocates nothing.
+const SPARE_BUFFERS: usize = 16;
+
+type Words = [u64; WORDS];
+
+#[derive(Clone, Debug)]
+enum Chunk {
+    Complete,
+    Incomplete,
+    /// Some of both; the number of complete offsets is always below that of the chunk.
+    Mixed {
+        complete: u16,
+        words: Box<Words>,
+    },
+}
+
+/// Chunks that are left out of the row, all complete.
+#[derive(Clone, Copy, Debug)]
+struct Leap {
+    first: u64,
+    /// One past the last chunk left out.
+    end: u64,
+    /// Chunks left out by this leap and all that came before it, gone ones included.
+    total: u64,
+}
+
+/// Which positions are complete. Positions are unsigned offsets; one past `i64::MAX` is the last.
+#[derive(Clone, Debug)]
+pub(crate) struct Bitmap {
+    /// The number of the first chunk in the row.
+    row_start: u64,
+    /// One past the number of the last chunk in the row.
+    row_end: u64,
+    row: VecDeque<Chunk>,
+    /// The leaps within the row, ascending.
+    leaps: VecDeque<Leap>,
+    /// The total of the last leap below the row.
+    leapt_below: u64,
+    spare: Vec<Box<Words>>,
+}
+
+/// Where a chunk is to be found.
+enum Place {
+    /// Below the row or in a leap: complete up to the chunk with this number.
+    CompleteTo(u64),
+    /// At this index of the row, or past its end.
+    Row(usize),
+}
+
+impl Bitmap {
+    /// A bitmap in which exactly the positions below `start` are complete.
+    pub(crate) fn new(start: u64) -> Self {
+        let chunk = start / CHUNK_BITS;
+        let mut bitmap = Self {
+            row_start: chunk,
+            row_end: chunk,
+            row: VecDeque::new(),
+            leaps: VecDeque::new(),
+            leapt_below: 0,
+            spare: Vec::new(),
+        };
+        bitmap.set_range(chunk * CHUNK_BITS, start);
+        bitmap
+    }
+
+    pub(crate) fn is_complete(&self, position: u64) -> bool {
+        match self.place(position / CHUNK_BITS) {
+            Place::CompleteTo(_) => true,
+            Place::Row(index) => match self.row.get(index) {
+                Some(Chunk::Complete) => true,
+                Some(Chunk::Incomplete) | None => false,
+                Some(Chunk::Mixed { words, .. }) => {
+                    let bit = position % CHUNK_BITS;
+                    words[(bit / WORD_BITS) as usize] >> (bit % WORD_BITS) & 1 == 1
+                }
+            },
+        }
+    }
+
+    /// Completes one position; whether it was incomplete.
+    pub(crate) fn set(&mut self, position: u64) -> bool {
+        let bit = position % CHUNK_BITS;
+        self.set_in_chunk(position / CHUNK_BITS, bit, bit + 1) > 0
+    }
+
+    /// Completes the positions `from..to`; how many of them were incomplete.
+    pub(crate) fn set_range(&mut self, from: u64, to: u64) -> u64 {
+        let mut newly = 0;
+        let mut at = from;
+        while at < to {
+            let chunk = at / CHUNK_BITS;
+            let whole_end = to / CHUNK_BITS;
+            if at % CHUNK_BITS == 0 && chunk >= self.row_end && chunk < whole_end {
+                self.pad_to(chunk);
+                self.append_complete(whole_end);
+                newly += (whole_end - chunk) * CHUNK_BITS;
+                at = whole_end * CHUNK_BITS;
+                continue;
+            }
+            let start = chunk * CHUNK_BITS;
+            let end = to.min(start + CHUNK_BITS);
+            newly += self.set_in_chunk(chunk, at - start, end - start);
+            at = match self.place(chunk) {
+                Place::CompleteTo(next) => (next * CHUNK_BITS).max(end),
+                Place::Row(_) => end,
+            };
+        }
+        newly
+    }
+
+    /// The lowest incomplete position from `from` on. There always is one: nothing is complete after the
+    /// row.
+    pub(crate) fn first_incomplete(&self, from: u64) -> u64 {
+        let mut at = from;
+        loop {
+            let chunk = at / CHUNK_BITS;
+            let index = match self.place(chunk) {
+                Place::CompleteTo(next) => {
+                    at = next * CHUNK_BITS;
+                    continue;
+                }
+                Place::Row(index) => index,
+            };
+            match self.row.get(index) {
+                None | Some(Chunk::Incomplete) => return at,
+                Some(Chunk::Complete) => {}
+                Some(Chunk::Mixed { words, .. }) => {
+                    let bit = at % CHUNK_BITS;
+                    let mut word = (bit / WORD_BITS) as usize;
+                    let mut zeros = !words[word] & (u64::MAX << (bit % WORD_BITS));
+                    while zeros == 0 && word + 1 < WORDS {
+                        word += 1;
+                        zeros = !words[word];
+                    }
+                    if zeros != 0 {
+                        let found = word as u64 * WORD_BITS + u64::from(zeros.trailing_zeros());
+                        return chunk * CHUNK_BITS + found;
+                    }
+                }
+            }
+            at = (chunk + 1) * CHUNK_BITS;
+        }
+    }
+
+    /// The incomplete ranges within `from..to`, ascending, neighbours merged.
+    pub(crate) fn holes(&self, from: u64, to: u64) -> Vec<OffsetRange> {
+        let mut holes = Holes {
+            open: None,
+            found: Vec::new(),
+        };
+        let mut at = from;
+        while at < to {
+            let chunk = at / CHUNK_BITS;
+            let end = to.min((chunk + 1) * CHUNK_BITS);
+            match self.place(chunk) {
+                Place::CompleteTo(next) => {
+                    holes.complete_from(at);
+                    at = next * CHUNK_BITS;
+                    continue;
+                }
+                Place::Row(index) => match self.row.get(index) {
+                    Some(Chunk::Complete) => holes.complete_from(at),
+                    Some(Chunk::Incomplete) | None => holes.incomplete_from(at),
+                    Some(Chunk::Mixed { words, .. }) => {
+                        holes.mixed(words, chunk * CHUNK_BITS, at, end);
+                    }
+                },
+            }
+            at = end;
+        }
+        holes.complete_from(to);
+        holes.found
+    }
+
+    /// Forgets the chunks below `base`, under which everything is complete.
+    pub(crate) fn trim(&mut self, base: u64) {
+        let keep = base / CHUNK_BITS;
+        while self.row_start < keep {
+            if self.row.pop_front().is_none() {
+                self.row_start = keep;
+                self.row_end = keep;
+                return;
+            }
+            self.row_start += 1;
+            self.enter_leap();
+        }
+    }
+
+    /// When the row now starts with a leap, starts it behind.
+    fn enter_leap(&mut self) {
+        if let Some(leap) = self
+            .leaps
+            .front()
+            .filter(|leap| leap.first == self.row_start)
+        {
+            self.row_start = leap.end;
+            self.leapt_below = leap.total;
+            self.leaps.pop_front();
+        }
+    }
+
+    fn place(&self, chunk: u64) -> Place {
+        if chunk < self.row_start {
+            return Place::CompleteTo(self.row_start);
+        }
+        let mut index = chunk - self.row_start;
+        if !self.leaps.is_empty() {
+            let before = self.leaps.partition_point(|leap| leap.first <= chunk);
+            if let Some(leap) = before.checked_sub(1).and_then(|last| self.leaps.get(last)) {
+                if chunk < leap.end {
+                    return Place::CompleteTo(leap.end);
+                }
+                index -= leap.total - self.leapt_below;
+            }
+        }
+        // Past the row an index may not fit, and then is past it all the same.
+        Place::Row(usize::try_from(index).unwrap_or(usize::MAX))
+    }
+
+    /// Lengthens the row with incomplete chunks up to, not including, `chunk`.
+    fn pad_to(&mut self, chunk: u64) {
+        while self.row_end < chunk {
+            self.row.push_back(Chunk::Incomplete);
+            self.row_end += 1;
+        }
+    }
+
+    /// Lengthens the row with complete chunks up to, not including, `end`.
+    fn append_complete(&mut self, end: u64) {
+        let count = end - self.row_end;
+        if count < LEAP_CHUNKS {
+            self.row.extend((0..count).map(|_| Chunk::Complete));
+        } else {
+            let before = self
+                .leaps
+                .back()
+                .map_or(self.leapt_below, |leap| leap.total);
+            self.leaps.push_back(Leap {
+                first: self.row_end,
+                end,
+                total: before + count,
+            });
+        }
+        self.row_end = end;
+        self.enter_leap();
+    }
+
+    /// Completes the bits `from..to` of a chunk; how many of them were incomplete.
+    fn set_in_chunk(&mut self, chunk: u64, from: u64, to: u64) -> u64 {
+        if from >= to {
+            return 0;
+        }
+        let Place::Row(index) = self.place(chunk) else {
+            return 0;
+        };
+        self.pad_to(chunk + 1);
+        let slot = &mut self.row[index];
+        if let Chunk::Incomplete = slot {
+            let mut words = self.spare.pop().unwrap_or_else(|| Box::new([0; WORDS]));
+            words.fill(0);
+            *slot = Chunk::Mixed { complete: 0, words };
+        }
+        let Chunk::Mixed { complete, words } = slot else {
+            return 0;
+        };
+        let newly = set_bits(words, from, to);
+        *complete += newly;
+        if u64::from(*complete) == CHUNK_BITS {
+            if let Chunk::Mixed { words, .. } = std::mem::replace(slot, Chunk::Complete) {
+                if self.spare.len() < SPARE_BUFFERS {
+                    self.spare.push(words);
+                }
+            }
+        }
+        newly.into()
+    }
+}
+
+/// Sets the bits `from..to`, of which there is at least one; how many of them were not set.
+fn set_bits(words: &mut Words, from: u64, to: u64) -> u16 {
+    let (first, last) = ((from / WORD_BITS) as usize, ((to - 1) / WORD_BITS) as usize);
+    let mut newly = 0;
+    for (index, word) in words.iter_mut().enumerate().take(last + 1).skip(first) {
+        let mut mask = u64::MAX;
+        if index == first {
+            mask &= u64::MAX << (from % WORD_BITS);
+        }
+        if index == last {
+            mask &= u64::MAX >> (WORD_BITS - 1 - (to - 1) % WORD_BITS);
+        }
+        newly += (mask & !*word).count_ones() as u16;
+        *word |= mask;
+    }
+    newly
+}
+
+/// Collects holes from left to right.
+struct Holes {
+    open: Option<u64>,
+    found: Vec<OffsetRange>,
+}
+
+impl Holes {
+    fn incomplete_from(&mut self, at: u64) {
+        self.open.get_or_insert(at);
+    }
+
+    fn complete_from(&mut self, at: u64) {
+        if let Some(first) = self.open.take() {
+            self.found.push(OffsetRange {
+                first: Offset::from_position(first),
+                last: Offset::from_position(at - 1),
+            });
+        }
+    }
+
+    /// The positions `from..to` of the chunk that starts at `start`.
+    fn mixed(&mut self, words: &Words, start: u64, from: u64, to: u64) {
+        let mut at = from;
+        while at < to {
+            let bit = at - start;
+            // What is shifted in from above is cut off by `run`.
+            let rest = words[(bit / WORD_BITS) as usize] >> (bit % WORD_BITS);
+            let left = (WORD_BITS - bit % WORD_BITS).min(to - at);
+            let run = if rest & 1 == 1 {
+                self.complete_from(at);
+                rest.trailing_ones()
+            } else {
+                self.incomplete_from(at);
+                rest.trailing_zeros()
+            };
+            at += u64::from(run).min(left);
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! The forms a hole map is written in, which of them is written, and what is read.
+//!
+//! The one idea: how long each plain form would be follows from three numbers (offsets, runs, longest
+//! run), so a form is only built once it has won, or to be compressed where that can win.
+//!
+//! ```text
+//!     HoleMap --> Shape --> the shortest plain form ----.
+//!                   '-----> compressed candidates ------+--> magic | body --> Base64
+//!
+//!     Base64 --> magic | body --> (inflate) --> body --> MapBuilder --> HoleMap
+//! ```
+
+mod bit_set;
+mod byte_array;
+mod encoding;
+mod run_length;
+mod zstd;
+
+pub use encoding::Encoding;
+
+use crate::error::{DecodeError, NotCanonical};
+use crate::hole_map::HoleMap;
+use crate::offset::{Offset, OffsetRange};
+use crate::text;
+use encoding::Form;
+
+/// A map as text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Encoded {
+    /// The metadata string; empty when there is nothing to say.
+    pub text: String,
+    /// The form that was chosen.
+    pub encoding: Encoding,
+}
+
+/// A map that was read, and the form it was in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decoded {
+    /// The map, its base the committed offset.
+    pub map: HoleMap,
+    /// The form it was in.
+    pub encoding: Encoding,
+}
+
+/// What the length of every plain form follows from.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    offsets: u64,
+    runs: u64,
+    longest_run: u64,
+}
+
+impl Shape {
+    /// The shape of a map that is not caught up.
+    fn of(map: &HoleMap) -> Self {
+        let mut shape = Self {
+            offsets: map.span(),
+            runs: 0,
+            longest_run: 0,
+        };
+        for run in run_length::runs(map) {
+            shape.runs += 1;
+            shape.longest_run = shape.longest_run.max(run);
+        }
+        shape
+    }
+
+    /// The shortest plain form and the length of its body; the first in [`Form::ALL`] among equals.
+    /// `None` when the map is too wide for every form.
+    fn shortest(&self) -> Option<(Form, usize)> {
+        Form::ALL
+            .into_iter()
+            .filter_map(|form| Some((form, self.body_len(form)?)))
+            .min_by_key(|&(_, len)| len)
+    }
+
+    /// The bytes of a plain form's body, or `None` when the map does not fit the form's integers.
+    fn body_len(&self, form: Form) -> Option<usize> {
+        let len = match form {
+            Form::RunLength(width) => {
+                (self.longest_run <= width.max()).then(|| self.runs * width.bytes() as u64)
+            }
+            Form::BitSet(width) => (self.offsets <= width.max())
+                .then(|| width.bytes() as u64 + self.offsets.div_ceil(8) + 1),
+        }?;
+        usize::try_from(len).ok()
+    }
+}
+
+/// The shortest text of `map`, always the same for the same map.
+///
+/// A caught-up map is the empty string. So is a map too wide for every form, which takes a span of 2^31
+/// offsets; [`plain_text_len`] tells the two apart.
+pub fn encode(map: &HoleMap) -> Encoded {
+    let nothing = Encoded {
+        text: String::new(),
+        encoding: Encoding::None,
+    };
+    if map.is_caught_up() {
+        return nothing;
+    }
+    let shape = Shape::of(map);
+    let Some((form, len)) = shape.shortest() else {
+        return nothing;
+    };
+    let mut best: Option<(Encoding, Vec<u8>)> = None;
+    let mut best_len = len;
+    for form in Form::ALL {
+        let Some(len) = shape.body_len(form) else {
+            continue;
+        };
+        if !zstd::may_shorten(len, best_len) {
+            continue;
+        }
+        let framed = zstd::compress(&write_body(map, form, len));
+        if let Some(framed) = framed.filter(|framed| framed.len() < best_len) {
+            best_len = framed.len();
+            best = Some((form.compressed(), framed));
+        }
+    }
+    let (encoding, body) = best.unwrap_or_else(|| (form.plain(), write_body(map, form, len)));
+    let mut bytes = Vec::with_capacity(1 + body.len());
+    bytes.extend(encoding.magic());
+    bytes.extend_from_slice(&body);
+    Encoded {
+        text: text::write(&bytes),
+        encoding,
+    }
+}
+
+/// The characters of the shortest uncompressed text of `map`: what [`encode`] never exceeds, without
+/// encoding. The cost follows the holes.
+///
+/// `usize::MAX` for a map too wide for every form.
+pub fn plain_text_len(map: &HoleMap) -> usize {
+    if map.is_caught_up() {
+        return 0;
+    }
+    Shape::of(map)
+        .shortest()
+        .map_or(usize::MAX, |(_, len)| text::chars_of(1 + len))
+}
+
+fn write_body(map: &HoleMap, form: Form, len: usize) -> Vec<u8> {
+    match form {
+        Form::RunLength(width) => run_length::write(map, width, len),
+        Form::BitSet(width) => bit_set::write(map, width, len),
+    }
+}
+
+/// Reads the metadata string that was committed together with the offset `committed`.
+///
+/// `text` is taken as bytes, since what another program wrote need not be UTF-8. `max_window` bounds the
+/// span of the map; nothing is allocated by a length that the text announces.
+///
+/// # Errors
+/// When the text is not the map of a known form, in every detail.
+pub fn decode(committed: Offset, text: &[u8], max_window: u64) -> Result<Decoded, DecodeError> {
+    if text.is_empty() {
+        return Ok(Decoded {
+            map: HoleMap::caught_up(committed),
+            encoding: Encoding::None,
+        });
+    }
+    let bytes = text::read(text).map_err(DecodeError::BadText)?;
+    // A text of at least one character that is Base64 holds at least one byte.
+    let Some((&magic, body)) = bytes.split_first() else {
+        return Err(DecodeError::BadText(crate::TextFault::Length {
+            chars: text.len(),
+        }));
+    };
+    let encoding = Encoding::from_magic(magic)?;
+    let mut map = MapBuilder::new(committed, max_window);
+    if encoding.is_compressed() {
+        let inflated = zstd::decompress(body, encoding.longest_body(map.limit))?;
+        read_body(encoding, &inflated, &mut map)?;
+    } else {
+        read_body(encoding, body, &mut map)?;
+    }
+    Ok(Decoded {
+        map: map.finish()?,
+        encoding,
+    })
+}
+
+fn read_body(encoding: Encoding, body: &[u8], map: &mut MapBuilder) -> Result<(), DecodeError> {
+    match encoding.form() {
+        Some(Form::RunLength(width)) => run_length::read(encoding.name(), body, width, map),
+        Some(Form::BitSet(width)) => bit_set::read(encoding.name(), body, width, map),
+        None => byte_array::read(body, map),
+    }
+}
+
+/// Collects the holes of a map that is being read, within its window.
+#[derive(Debug)]
+struct MapBuilder {
+    base: Offset,
+    /// Offsets that the map may span: the window, and what there is up to [`Offset::MAX`].
+    limit: u64,
+    span: u64,
+    holes: Vec<OffsetRange>,
+}
+
+impl MapBuilder {
+    fn new(base: Offset, max_window: u64) -> Self {
+        let above = Offset::MAX.position() - base.position() + 1;
+        Self {
+            base,
+            limit: max_window.min(above),
+            span: 0,
+            holes: Vec::new(),
+        }
+    }
+
+    /// Adds `offsets` offsets to the span.
+    fn extend(&mut self, offsets: u64) -> Result<(), DecodeError> {
+        let span = self.span.saturating_add(offsets);
+        if span > self.limit {
+            return Err(DecodeError::TooLarge {
+                span,
+                limit: self.limit,
+            });
+        }
+        self.span = span;
+        Ok(())
+    }
+
+    /// Adds the hole of the indices `first..end`, which lie within the span and after every other hole.
+    fn hole(&mut self, first: u64, end: u64) {
+        debug_assert!(first < end && end <= self.span);
+        let base = self.base.position();
+        self.holes.push(OffsetRange {
+            first: Offset::from_position(base + first),
+            last: Offset::from_position(base + end - 1),
+        });
+    }
+
+    fn finish(self) -> Result<HoleMap, DecodeError> {
+        let begins_complete = self.holes.first().is_none_or(|hole| hole.first > self.base);
+        if self.span > 0 && begins_complete {
+            return Err(DecodeError::NotCanonical(NotCanonical::BaseComplete));
+        }
+        Ok(HoleMap::from_sorted(
+            self.base,
+            self.base.position() + self.span,
+            self.holes,
+        ))
+    }
+}

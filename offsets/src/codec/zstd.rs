@@ -1,0 +1,71 @@
+//! The compressed forms: a body inside exactly one zstd frame, the magic byte outside it.
+//!
+//! Three things are refused before anything is decompressed: what is not a frame, what follows it, and
+//! room for more content than a body may have. The room is never sized by what the frame announces.
+
+use zstd::bulk::{Compressor, Decompressor};
+use zstd::zstd_safe::{self, CParameter};
+
+use crate::error::{DecodeError, NotCanonical, ZstdFault};
+
+/// What Java compresses with. Higher levels save a byte here and there for many times the work.
+const LEVEL: i32 = 3;
+
+/// The magic number of a frame, little-endian. Skippable frames have others.
+const FRAME_MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
+
+/// Bodies longer than this are neither compressed nor inflated. A map whose shortest body is longer spans
+/// more than eight million offsets with a quarter of a million holes; its text would have to be one of
+/// the few that shrink a thousandfold. The bound keeps what a hostile text can make a reader allocate
+/// to 64 times as much (bits that alternate).
+pub(super) const MAX_BODY_BYTES: usize = 1 << 20;
+
+/// A frame with content takes at least a magic number, a descriptor, a window, a block header and a byte.
+const SHORTEST_FRAME_BYTES: usize = 4 + 1 + 1 + 3 + 1;
+
+/// Whether compressing a body of `len` bytes may give less than `best` bytes.
+pub(super) const fn may_shorten(len: usize, best: usize) -> bool {
+    best > SHORTEST_FRAME_BYTES && len <= MAX_BODY_BYTES
+}
+
+/// The frame of `body`, or `None` if the library can't, which is never needed: the plain form stands.
+pub(super) fn compress(body: &[u8]) -> Option<Vec<u8>> {
+    let mut compressor = Compressor::new(LEVEL).ok()?;
+    // Without the content's length the header is 6 bytes, whatever the length.
+    compressor
+        .set_parameter(CParameter::ContentSizeFlag(false))
+        .ok()?;
+    compressor.compress(body).ok()
+}
+
+/// The content of the one frame that `frame` is, at most `longest` bytes.
+pub(super) fn decompress(frame: &[u8], longest: u64) -> Result<Vec<u8>, DecodeError> {
+    check_frame(frame).map_err(DecodeError::BadZstd)?;
+    let bound = usize::try_from(longest)
+        .unwrap_or(usize::MAX)
+        .min(MAX_BODY_BYTES);
+    let fault = |_| DecodeError::BadZstd(ZstdFault::Corrupt);
+    let mut body = Vec::with_capacity(bound);
+    Decompressor::new()
+        .map_err(fault)?
+        .decompress_to_buffer(frame, &mut body)
+        .map_err(fault)?;
+    if check_frame(&body).is_ok() {
+        return Err(DecodeError::NotCanonical(NotCanonical::NestedZstd));
+    }
+    Ok(body)
+}
+
+/// Whether `bytes` is one frame from its first byte to its last, as far as its headers tell.
+fn check_frame(bytes: &[u8]) -> Result<(), ZstdFault> {
+    if !bytes.starts_with(&FRAME_MAGIC) {
+        return Err(ZstdFault::NotAFrame);
+    }
+    match zstd_safe::find_frame_compressed_size(bytes) {
+        Ok(len) if len == bytes.len() => Ok(()),
+        Ok(len) => Err(ZstdFault::Trailing {
+            count: bytes.len().saturating_sub(len),
+        }),
+        Err(_) => Err(ZstdFault::Incomplete),
+    }
+}
