@@ -61,6 +61,8 @@ pub(crate) struct Bitmap {
     leaps: VecDeque<Leap>,
     /// The total of the last leap below the row.
     leapt_below: u64,
+    // Boxes, so that a buffer moves between here and the row without a copy.
+    #[allow(clippy::vec_box)]
     spare: Vec<Box<Words>>,
 }
 

@@ -113,7 +113,7 @@ impl HoleMap {
     /// Maps of a [`Tracker`](crate::Tracker) end with a complete offset. One that was read may not.
     pub const fn highest(&self) -> i64 {
         // `end` is at most one past `i64::MAX`, and 0 for a base of 0 without a span.
-        self.end.wrapping_sub(1).cast_signed()
+        self.end.wrapping_sub(1) as i64
     }
 
     /// The highest complete offset; one below the base when there is none above it.

@@ -59,7 +59,7 @@ impl Offset {
         if position > Self::MAX.position() {
             Self::MAX
         } else {
-            Self(position.cast_signed())
+            Self(position as i64)
         }
     }
 }

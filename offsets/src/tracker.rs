@@ -126,7 +126,8 @@ impl Tracker {
 
     /// The highest complete offset, one below the base when there is none above it.
     pub fn highest_complete(&self) -> i64 {
-        self.complete_end.wrapping_sub(1).cast_signed()
+        // As in `HoleMap::highest`: -1 when the base is 0 and nothing is complete.
+        self.complete_end.wrapping_sub(1) as i64
     }
 
     /// How many offsets the map of a commit spans.
