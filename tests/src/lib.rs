@@ -1,1 +1,7 @@
-//! tests
+//! What the tests stand on that need more than one crate: real clusters, the other implementation, the judge of event
+//! logs. The tests themselves are in `tests/tests`; README.md says how to run and add one.
+
+mod blocking;
+pub mod cluster;
+pub mod java;
+pub mod wait;

@@ -1,0 +1,299 @@
+//! A real Kafka cluster for a test, in one line.
+//!
+//! ```no_run
+//! use keyway_tests::cluster::Cluster;
+//!
+//! let cluster = Cluster::start(); // one node, shared by all tests of this process
+//! let topic = cluster.unique("orders");
+//! cluster.create_topic(&topic, 3, &[]);
+//! cluster.produce(&topic, (0..100).map(|n: i32| (Some(n % 3), Some(format!("key-{n}")), "value")));
+//! assert_eq!(cluster.end_offsets(&topic), [34, 33, 33]);
+//! ```
+//!
+//! There are three ways to get one ([`Way`]), tried in the order below; the way taken is written to stderr once,
+//! and when none is possible the panic names what is missing. Nothing is skipped in silence.
+//!
+//! ```text
+//!   KEYWAY_BROKERS=host:port,..  ->  Way::Named     somebody else's cluster: no faults, no own settings
+//!   a Docker engine answers      ->  Way::Docker    testcontainers, apache/kafka
+//!   a JDK and Maven are there    ->  Way::Process   the same broker from its jars, as plain processes
+//! ```
+//!
+//! Whatever was started ends with the test process, also when that one is killed: a broker process hangs on a pipe
+//! that its supervisor reads, containers are removed by a small process that does the same ([`leftovers`]).
+//!
+//! The calls panic with the reason when the cluster does not do what they say: a test has nothing better to do.
+
+mod choice;
+mod docker;
+mod foreign_commit;
+mod groups;
+mod leftovers;
+mod ports;
+mod process;
+mod produce;
+mod read;
+mod settings;
+mod topics;
+
+use std::fmt;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rdkafka::ClientConfig;
+use rdkafka::admin::AdminClient;
+use rdkafka::client::DefaultClientContext;
+
+pub use choice::Way;
+pub use groups::Committed;
+pub use produce::{Produced, Record};
+pub use read::Received;
+
+use crate::wait;
+
+/// The version of Apache Kafka that the two own ways run.
+pub const KAFKA_VERSION: &str = "4.1.1";
+
+/// The bound for anything a healthy cluster does at once; only a broken one gets near it.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A cluster of the test's own: how many nodes, and what differs from [the common settings](settings).
+#[derive(Debug, Clone)]
+pub struct Config<'a> {
+    /// 1, or 3 where the test is about failure. Node ids count from 1; each node is broker and controller.
+    pub nodes: usize,
+    /// Broker properties, over the common ones.
+    pub properties: &'a [(&'a str, &'a str)],
+}
+
+impl Default for Config<'_> {
+    fn default() -> Self {
+        Config {
+            nodes: 1,
+            properties: &[],
+        }
+    }
+}
+
+/// What a way of running nodes can do to one of them. Node ids count from 1.
+trait Nodes: Send + Sync {
+    /// The broker is gone without a word, as after a crash; its storage stays.
+    fn kill(&self, node: usize);
+    /// Starts a killed node again, under the same address and over the same storage.
+    fn start(&self, node: usize);
+    /// The node stops running but keeps its connections, as in a long garbage collection.
+    fn pause(&self, node: usize);
+    /// Ends a pause.
+    fn resume(&self, node: usize);
+    /// What the node wrote, for a person who looks for the reason of a failure.
+    fn log(&self, node: usize) -> String;
+}
+
+/// A running cluster and all that a test needs to fill it, look into it and hurt it.
+pub struct Cluster {
+    bootstrap: String,
+    way: Way,
+    size: usize,
+    nodes: Option<Box<dyn Nodes>>,
+    admin: AdminClient<DefaultClientContext>,
+}
+
+impl Cluster {
+    /// The one-node cluster that all tests of this process share: use [unique](Self::unique) names in it.
+    pub fn start() -> &'static Cluster {
+        static SHARED: OnceLock<Cluster> = OnceLock::new();
+        SHARED.get_or_init(|| match choice::named_brokers() {
+            Some(bootstrap) => Cluster::named(bootstrap),
+            None => Cluster::with(Config::default()),
+        })
+    }
+
+    /// A cluster of this test's own, gone when dropped. Never the one that `KEYWAY_BROKERS` names, whose settings
+    /// are not ours.
+    pub fn with(config: Config<'_>) -> Cluster {
+        Cluster::by(choice::for_own_cluster(), config)
+    }
+
+    /// As [`with`](Self::with), by a way that the caller chooses.
+    ///
+    /// # Panics
+    /// When the way is not possible here, with what is missing.
+    pub fn by(way: Way, config: Config<'_>) -> Cluster {
+        if let Err(missing) = way.possible() {
+            panic!("no cluster by way of {way}: {missing}");
+        }
+        assert!(
+            matches!(config.nodes, 1 | 3),
+            "a cluster has 1 or 3 nodes, not {}",
+            config.nodes
+        );
+        choice::announce(way);
+        let (bootstrap, nodes): (String, Box<dyn Nodes>) = match way {
+            Way::Named => panic!(
+                "a cluster with settings of its own can't be the one that {} names",
+                choice::BROKERS
+            ),
+            Way::Docker => docker::Containers::start(&config),
+            Way::Process => process::Processes::start(&config),
+        };
+        let cluster = Cluster::connect(bootstrap, way, config.nodes, Some(nodes));
+        cluster.wait_for_nodes(config.nodes);
+        cluster
+    }
+
+    fn named(bootstrap: String) -> Cluster {
+        choice::announce(Way::Named);
+        let cluster = Cluster::connect(bootstrap, Way::Named, 1, None);
+        cluster.wait_for_nodes(1);
+        cluster
+    }
+
+    fn connect(bootstrap: String, way: Way, size: usize, nodes: Option<Box<dyn Nodes>>) -> Cluster {
+        let admin = client(&bootstrap)
+            .create()
+            .expect("an admin client needs no network to be created");
+        Cluster {
+            bootstrap,
+            way,
+            size,
+            nodes,
+            admin,
+        }
+    }
+
+    /// `bootstrap.servers` of this cluster.
+    pub fn bootstrap(&self) -> &str {
+        &self.bootstrap
+    }
+
+    /// How this cluster came to be.
+    pub fn way(&self) -> Way {
+        self.way
+    }
+
+    /// A client configuration that knows this cluster and nothing else.
+    pub fn client(&self) -> ClientConfig {
+        client(&self.bootstrap)
+    }
+
+    /// A name that no other test, process or run uses.
+    pub fn unique(&self, prefix: &str) -> String {
+        unique(prefix)
+    }
+
+    /// Kills a node as a crash would: no goodbye, the storage stays.
+    pub fn kill_node(&self, node: usize) {
+        self.faulty(node).kill(node);
+    }
+
+    /// Starts a killed node again, at the same address, and waits until it is part of the cluster.
+    pub fn start_node(&self, node: usize) {
+        self.faulty(node).start(node);
+        self.wait_for_nodes(self.size);
+    }
+
+    /// Freezes a node: its connections stay open and nothing answers.
+    pub fn pause_node(&self, node: usize) {
+        self.faulty(node).pause(node);
+    }
+
+    /// Ends a pause.
+    pub fn resume_node(&self, node: usize) {
+        self.faulty(node).resume(node);
+    }
+
+    fn faulty(&self, node: usize) -> &dyn Nodes {
+        assert!(
+            (1..=self.size).contains(&node),
+            "there is no node {node}: they are 1 to {}",
+            self.size
+        );
+        self.nodes.as_deref().unwrap_or_else(|| {
+            panic!(
+                "the cluster that {} names is not ours to break",
+                choice::BROKERS
+            )
+        })
+    }
+
+    /// Waits until `count` brokers are registered and answer for themselves.
+    fn wait_for_nodes(&self, count: usize) {
+        let mut last = String::new();
+        wait::try_until(PATIENCE, || {
+            match self
+                .admin
+                .inner()
+                .fetch_metadata(None, Duration::from_secs(5))
+            {
+                Ok(metadata) if metadata.brokers().len() >= count => Some(()),
+                Ok(metadata) => {
+                    last = format!(
+                        "{} of {count} brokers are registered",
+                        metadata.brokers().len()
+                    );
+                    None
+                }
+                Err(error) => {
+                    last = error.to_string();
+                    None
+                }
+            }
+        })
+        .unwrap_or_else(|| {
+            panic!(
+                "the cluster at {} did not come up: {last}\n{}",
+                self.bootstrap,
+                self.logs()
+            )
+        });
+    }
+
+    /// The ends of the nodes' logs.
+    fn logs(&self) -> String {
+        let nodes = self.nodes.as_deref();
+        let log = |node| nodes.map(|nodes| nodes.log(node)).unwrap_or_default();
+        (1..=self.size)
+            .map(|node| format!("--- node {node}\n{}\n", log(node)))
+            .collect()
+    }
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cluster")
+            .field("way", &self.way)
+            .field("bootstrap", &self.bootstrap)
+            .finish_non_exhaustive()
+    }
+}
+
+fn client(bootstrap: &str) -> ClientConfig {
+    let mut config = ClientConfig::new();
+    config
+        .set("bootstrap.servers", bootstrap)
+        .set("broker.address.family", "v4")
+        .set("reconnect.backoff.max.ms", "200")
+        .set("topic.metadata.refresh.fast.interval.ms", "50");
+    config
+}
+
+fn unique(prefix: &str) -> String {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let since_epoch = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    format!(
+        "{prefix}-{:x}-{}-{count}",
+        since_epoch.as_micros(),
+        std::process::id()
+    )
+}
+
+/// The last lines of a log.
+fn tail(log: &str) -> String {
+    const LINES: usize = 40;
+    let lines: Vec<&str> = log.lines().collect();
+    lines[lines.len().saturating_sub(LINES)..].join("\n")
+}

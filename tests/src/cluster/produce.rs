@@ -1,0 +1,202 @@
+//! Records into a topic: acknowledged by all replicas, in order, and with the offsets they got.
+
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::{DeliveryResult, Header, OwnedHeaders};
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _, ProducerContext};
+use rdkafka::{ClientConfig, ClientContext, Message as _};
+
+use super::{Cluster, PATIENCE, unique};
+
+/// A record to be produced. A tuple `(partition, key, value)` is one, too: `(Some(0), Some("key"), "value")`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Record {
+    /// `None`: by the key's hash, as every client would.
+    pub partition: Option<i32>,
+    /// `None` is no key, which is not the same as an empty one.
+    pub key: Option<Vec<u8>>,
+    /// `None` is a tombstone.
+    pub value: Option<Vec<u8>>,
+    /// In order; names may repeat.
+    pub headers: Vec<(String, Option<Vec<u8>>)>,
+    /// Milliseconds since 1970; `None`: now.
+    pub timestamp: Option<i64>,
+}
+
+impl Record {
+    /// With one more header.
+    pub fn header(mut self, name: &str, value: Option<&[u8]>) -> Record {
+        self.headers
+            .push((name.to_owned(), value.map(<[u8]>::to_vec)));
+        self
+    }
+}
+
+impl<K: Into<Vec<u8>>, V: Into<Vec<u8>>> From<(Option<i32>, Option<K>, V)> for Record {
+    fn from((partition, key, value): (Option<i32>, Option<K>, V)) -> Record {
+        Record {
+            partition,
+            key: key.map(Into::into),
+            value: Some(value.into()),
+            ..Record::default()
+        }
+    }
+}
+
+/// Where a record came to lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Produced {
+    /// The partition that was asked for, or that the key chose.
+    pub partition: i32,
+    /// The offset that the broker gave.
+    pub offset: i64,
+}
+
+impl Cluster {
+    /// Produces the records and answers where each lies, in the order of the records.
+    pub fn produce<R: Into<Record>>(
+        &self,
+        topic: &str,
+        records: impl IntoIterator<Item = R>,
+    ) -> Vec<Produced> {
+        let producer = Delivery::producer(self.client().set("enable.idempotence", "true"));
+        send(&producer, topic, records);
+        placed(&producer, topic)
+    }
+
+    /// Produces the records in one transaction and commits or aborts it. Either way they take up offsets, and so does
+    /// the marker that follows them in each partition.
+    pub fn produce_transaction<R: Into<Record>>(
+        &self,
+        topic: &str,
+        records: impl IntoIterator<Item = R>,
+        commit: bool,
+    ) -> Vec<Produced> {
+        let producer = Delivery::producer(
+            self.client()
+                .set("transactional.id", unique("keyway-tests")),
+        );
+        producer
+            .init_transactions(PATIENCE)
+            .expect("a transactional id of our own is free");
+        producer
+            .begin_transaction()
+            .expect("the producer is initialised");
+        send(&producer, topic, records);
+        let placed = placed(&producer, topic);
+        let ended = match commit {
+            true => producer.commit_transaction(PATIENCE),
+            false => producer.abort_transaction(PATIENCE),
+        };
+        ended.unwrap_or_else(|error| panic!("the transaction on {topic} did not end: {error}"));
+        placed
+    }
+}
+
+type Outcome = Result<Produced, String>;
+
+/// Notes for each record, by its place in the order, what became of it.
+#[derive(Default)]
+struct Delivery {
+    outcomes: Mutex<Vec<Option<Outcome>>>,
+}
+
+impl Delivery {
+    fn producer(config: &mut ClientConfig) -> BaseProducer<Delivery> {
+        config
+            .set("acks", "all")
+            .set("linger.ms", "5")
+            .set("batch.size", "1000000")
+            .set("queue.buffering.max.messages", "1000000")
+            .create_with_context(Delivery::default())
+            .expect("a producer needs no network to be created")
+    }
+
+    /// The place of the next record.
+    fn next(&self) -> usize {
+        let mut outcomes = self
+            .outcomes
+            .lock()
+            .expect("nobody panics while holding it");
+        outcomes.push(None);
+        outcomes.len() - 1
+    }
+}
+
+impl ClientContext for Delivery {}
+
+impl ProducerContext for Delivery {
+    type DeliveryOpaque = usize;
+
+    fn delivery(&self, result: &DeliveryResult<'_>, place: usize) {
+        let outcome = match result {
+            Ok(record) => Ok(Produced {
+                partition: record.partition(),
+                offset: record.offset(),
+            }),
+            Err((error, _)) => Err(error.to_string()),
+        };
+        self.outcomes
+            .lock()
+            .expect("nobody panics while holding it")[place] = Some(outcome);
+    }
+}
+
+fn send<R: Into<Record>>(
+    producer: &BaseProducer<Delivery>,
+    topic: &str,
+    records: impl IntoIterator<Item = R>,
+) {
+    for record in records {
+        let record: Record = record.into();
+        let place = producer.context().next();
+        let mut message = BaseRecord::<[u8], [u8], usize>::with_opaque_to(topic, place);
+        message.partition = record.partition;
+        message.key = record.key.as_deref();
+        message.payload = record.value.as_deref();
+        message.timestamp = record.timestamp;
+        if !record.headers.is_empty() {
+            let add = |headers: OwnedHeaders, (name, value): &(String, Option<Vec<u8>>)| {
+                headers.insert(Header {
+                    key: name,
+                    value: value.as_deref(),
+                })
+            };
+            message.headers = Some(record.headers.iter().fold(OwnedHeaders::new(), add));
+        }
+        let deadline = Instant::now() + PATIENCE;
+        while let Err((error, back)) = producer.send(message) {
+            let full = matches!(
+                error,
+                KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull)
+            );
+            assert!(
+                full && Instant::now() < deadline,
+                "a record for {topic} was not taken: {error}"
+            );
+            message = back;
+            producer.poll(Duration::from_millis(10));
+        }
+    }
+}
+
+/// Waits until every record is acknowledged.
+fn placed(producer: &BaseProducer<Delivery>, topic: &str) -> Vec<Produced> {
+    producer
+        .flush(PATIENCE)
+        .unwrap_or_else(|error| panic!("records for {topic} were not acknowledged: {error}"));
+    let outcomes = std::mem::take(
+        &mut *producer
+            .context()
+            .outcomes
+            .lock()
+            .expect("nobody panics while holding it"),
+    );
+    let placed = |outcome: Option<Outcome>| {
+        let outcome = outcome.expect("after a flush every record was reported");
+        outcome.unwrap_or_else(|error| panic!("a record for {topic} was refused: {error}"))
+    };
+    outcomes.into_iter().map(placed).collect()
+}

@@ -1,0 +1,112 @@
+//! Topics: made, cut, and looked at.
+
+use std::time::Duration;
+
+use rdkafka::admin::{AdminOptions, NewTopic, TopicReplication};
+use rdkafka::consumer::{BaseConsumer, Consumer as _};
+use rdkafka::{Offset, TopicPartitionList};
+
+use super::{Cluster, PATIENCE};
+use crate::{blocking, wait};
+
+impl Cluster {
+    /// Makes a topic, with a replica on each node of ours, and waits until every partition has a leader.
+    pub fn create_topic(&self, name: &str, partitions: i32, config: &[(&str, &str)]) {
+        let replicas = i32::try_from(self.size).expect("a cluster of ours has at most three nodes");
+        let mut topic = NewTopic::new(name, partitions, TopicReplication::Fixed(replicas));
+        topic.config.extend(config);
+        let made = blocking::wait_for(self.admin.create_topics([&topic], &admin_options()));
+        let made = made.unwrap_or_else(|error| panic!("topic {name} was not made: {error}"));
+        made.into_iter().for_each(|made| {
+            drop(made.unwrap_or_else(|why| panic!("topic {name} was not made: {why:?}")))
+        });
+        wait::until(
+            "every partition of a new topic has a leader",
+            PATIENCE,
+            || {
+                (0..partitions)
+                    .all(|partition| self.leader(name, partition).is_some())
+                    .then_some(())
+            },
+        );
+    }
+
+    /// Deletes the records of a partition below `before`: its log then starts there.
+    pub fn delete_records(&self, topic: &str, partition: i32, before: i64) {
+        let mut list = TopicPartitionList::new();
+        list.add_partition_offset(topic, partition, Offset::Offset(before))
+            .expect("an offset from a test is valid");
+        let cut = blocking::wait_for(self.admin.delete_records(&list, &admin_options()));
+        let cut = cut.unwrap_or_else(|error| panic!("{topic}[{partition}] was not cut: {error}"));
+        cut.elements().iter().for_each(|cut| {
+            cut.error()
+                .unwrap_or_else(|why| panic!("{topic}[{partition}]: {why}"))
+        });
+    }
+
+    /// The node that leads a partition now. With `offsets.topic.num.partitions=1`, the leader of partition 0 of
+    /// `__consumer_offsets` is the coordinator of every group.
+    pub fn leader(&self, topic: &str, partition: i32) -> Option<usize> {
+        let metadata = self
+            .admin
+            .inner()
+            .fetch_metadata(Some(topic), Duration::from_secs(5))
+            .ok()?;
+        let partitions = metadata.topics().first()?.partitions();
+        let found = partitions
+            .iter()
+            .find(|found| found.id() == partition && found.error().is_none())?;
+        usize::try_from(found.leader()).ok()
+    }
+
+    /// The end of each partition's log, markers and aborted records included, in the order of the partitions.
+    pub fn end_offsets(&self, topic: &str) -> Vec<i64> {
+        self.watermarks(topic)
+            .into_iter()
+            .map(|(_, end)| end)
+            .collect()
+    }
+
+    /// The first offset of each partition's log.
+    pub fn start_offsets(&self, topic: &str) -> Vec<i64> {
+        self.watermarks(topic)
+            .into_iter()
+            .map(|(start, _)| start)
+            .collect()
+    }
+
+    fn watermarks(&self, topic: &str) -> Vec<(i64, i64)> {
+        let consumer: BaseConsumer = self
+            .client()
+            .set("isolation.level", "read_uncommitted")
+            .create()
+            .expect("a consumer needs no network to be created");
+        let of = |partition| {
+            wait::until("the ends of a partition's log", PATIENCE, || {
+                consumer
+                    .fetch_watermarks(topic, partition, Duration::from_secs(5))
+                    .ok()
+            })
+        };
+        (0..self.partitions(topic)).map(of).collect()
+    }
+
+    /// How many partitions a topic has.
+    pub(super) fn partitions(&self, topic: &str) -> i32 {
+        wait::until("a topic's partitions", PATIENCE, || {
+            let metadata = self
+                .admin
+                .inner()
+                .fetch_metadata(Some(topic), Duration::from_secs(5))
+                .ok()?;
+            let count = metadata.topics().first()?.partitions().len();
+            i32::try_from(count).ok().filter(|&count| count > 0)
+        })
+    }
+}
+
+fn admin_options() -> AdminOptions {
+    AdminOptions::new()
+        .request_timeout(Some(PATIENCE))
+        .operation_timeout(Some(PATIENCE))
+}
