@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keyway_offsets::{HoleMap, Offset};
+use keyway_offsets::{HoleMap, Limits, Offset};
 
 use crate::ids::{Epoch, LaneId, LaneIndex, PartitionSlot, PlanId, RouteId, WorkerIndex};
 use crate::work::Work;
@@ -108,19 +108,17 @@ pub struct PartitionPlan {
     pub map: HoleMap,
     /// Leader epoch of the last record below the base.
     pub leader_epoch: Option<i32>,
-    /// Most characters that the broker takes, as far as learned.
-    pub cap_chars: usize,
-    /// Whether the map is to be left out, since the broker refused the text before.
-    pub strip: bool,
 }
 
 /// What to commit in one request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct CommitPlan {
     /// Its number.
     pub id: PlanId,
     /// Why it is made.
     pub reason: CommitReason,
+    /// Limits of the text, lowered to what the broker was found to take.
+    pub limits: Limits,
     /// The partitions, by slot.
     pub partitions: Vec<PartitionPlan>,
 }

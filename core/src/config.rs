@@ -36,7 +36,12 @@ pub struct BatchConfig {
 
 impl Default for BatchConfig {
     fn default() -> Self {
-        Self { max_records: 100, max_bytes: 1 << 20, wait: Duration::ZERO, same_lane: false }
+        Self {
+            max_records: 100,
+            max_bytes: 1 << 20,
+            wait: Duration::ZERO,
+            same_lane: false,
+        }
     }
 }
 
@@ -88,7 +93,10 @@ pub struct CommitConfig {
 
 impl Default for CommitConfig {
     fn default() -> Self {
-        Self { interval: Duration::from_secs(1), backoff: Duration::from_millis(100) }
+        Self {
+            interval: Duration::from_secs(1),
+            backoff: Duration::from_millis(100),
+        }
     }
 }
 

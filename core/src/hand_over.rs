@@ -46,7 +46,11 @@ pub struct WorkQueue<P> {
 impl<P> Default for WorkQueue<P> {
     fn default() -> Self {
         Self {
-            queue: Mutex::new(Queue { items: VecDeque::new(), waiting: false, closed: false }),
+            queue: Mutex::new(Queue {
+                items: VecDeque::new(),
+                waiting: false,
+                closed: false,
+            }),
             filled: Condvar::new(),
             running_since: AtomicU64::new(0),
         }

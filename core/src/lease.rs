@@ -33,7 +33,10 @@ impl Default for Leases {
 
 impl Leases {
     fn word(&self, slot: PartitionSlot) -> Option<&AtomicU64> {
-        self.chunks.get(slot.index() / CHUNK)?.get()?.get(slot.index() % CHUNK)
+        self.chunks
+            .get(slot.index() / CHUNK)?
+            .get()?
+            .get(slot.index() % CHUNK)
     }
 
     /// Gives `slot` to the assignment `epoch`.
@@ -56,7 +59,8 @@ impl Leases {
 
     /// Whether `epoch` is the running assignment of `slot`.
     pub fn holds(&self, slot: PartitionSlot, epoch: Epoch) -> bool {
-        self.word(slot).is_some_and(|word| word.load(Ordering::Acquire) == epoch.0)
+        self.word(slot)
+            .is_some_and(|word| word.load(Ordering::Acquire) == epoch.0)
     }
 
     /// Tells every handler that the member is stopping.

@@ -1,9 +1,50 @@
-//! core
-pub mod command;
-pub mod config;
-pub mod hand_over;
-pub mod ids;
-pub mod lease;
-pub mod ordering;
+//! The state machine of Keyway: it decides which record runs when and what a commit says, and does nothing
+//! else. No I/O, no clock, no randomness, no thread; the engine around it supplies these, and so does the
+//! simulator that tests it.
+//!
+//! ```text
+//!                 events                                 commands
+//!   assigned, records, completed, ...  --> Core<P> -->  Dispatch, Commit, Pause, ...
+//!                                            |
+//!        partition: Tracker, commit state, map pressure      (keyway-offsets)
+//!        lanes:     records that run one after another
+//!        routes:    workers and who has room
+//! ```
+//!
+//! Beside it stand the few structures that the engine's threads share: [`WorkQueue`] between the poll thread
+//! and a worker, and [`Leases`], which tell a worker whether a partition is still this member's.
+
+mod command;
+mod commit;
+mod completion;
+mod config;
+mod core;
+mod dispatch;
+mod gate;
+mod hand_over;
+mod ids;
+mod lanes;
+mod lease;
+mod ordering;
+mod partition;
+mod retry;
+mod route;
+mod service;
+mod status;
 mod sync;
-pub mod work;
+mod work;
+
+pub use command::{
+    Arrival, Command, CommitAnswer, CommitFinished, CommitPlan, CommitReason, PartitionAnswer,
+    PartitionPlan, Restored, StopCause,
+};
+pub use config::{BatchConfig, BufferConfig, CommitConfig, CoreConfig, RouteConfig, Shape};
+pub use core::Core;
+pub use dispatch::RESERVE_RECORDS;
+pub use gate::{Admission, Gate, OpenGate};
+pub use hand_over::{Item, WorkQueue};
+pub use ids::{Epoch, LaneId, LaneIndex, PartitionSlot, PlanId, RouteId, Timestamp, WorkerIndex};
+pub use lease::{Leases, MAX_SLOTS};
+pub use ordering::{LaneNames, Ordering};
+pub use status::{Counters, PartitionStatus, RouteStatus, Status};
+pub use work::{Finished, Report, SLOW_ATTEMPT, Task, TaskRef, Verdict, Work};

@@ -32,7 +32,9 @@ pub struct LaneNames {
 impl LaneNames {
     /// Names from `seed`, which should be random: keys that collide under one seed then don't under another.
     pub fn new(seed: u64) -> Self {
-        Self { state: FixedState::with_seed(seed) }
+        Self {
+            state: FixedState::with_seed(seed),
+        }
     }
 
     /// The lane of a record under `ordering`.
@@ -46,7 +48,9 @@ impl LaneNames {
         match (ordering, key) {
             (Ordering::Key, Some(key)) => self.keyed(slot, key),
             (Ordering::Partition, _) => self.name((slot.0, 1_u8)),
-            (Ordering::Key, None) | (Ordering::Unordered, _) => self.name((slot.0, 2_u8, offset.get())),
+            (Ordering::Key, None) | (Ordering::Unordered, _) => {
+                self.name((slot.0, 2_u8, offset.get()))
+            }
         }
     }
 
@@ -71,7 +75,8 @@ mod tests {
     #[test]
     fn equal_keys_share_a_lane_within_a_partition_only() {
         let names = LaneNames::new(7);
-        let lane = |slot, offset, key| names.lane(Ordering::Key, PartitionSlot(slot), at(offset), key);
+        let lane =
+            |slot, offset, key| names.lane(Ordering::Key, PartitionSlot(slot), at(offset), key);
         assert_eq!(lane(0, 1, Some(b"a".as_slice())), lane(0, 2, Some(b"a")));
         assert_ne!(lane(0, 1, Some(b"a".as_slice())), lane(1, 1, Some(b"a")));
         assert_ne!(lane(0, 1, Some(b"a".as_slice())), lane(0, 1, Some(b"b")));
@@ -88,7 +93,8 @@ mod tests {
     #[test]
     fn partition_order_is_one_lane_and_unordered_is_one_for_each_record() {
         let names = LaneNames::new(7);
-        let lane = |ordering, offset| names.lane(ordering, PartitionSlot(3), at(offset), Some(b"k"));
+        let lane =
+            |ordering, offset| names.lane(ordering, PartitionSlot(3), at(offset), Some(b"k"));
         assert_eq!(lane(Ordering::Partition, 1), lane(Ordering::Partition, 2));
         assert_ne!(lane(Ordering::Unordered, 1), lane(Ordering::Unordered, 2));
     }

@@ -1,0 +1,221 @@
+//! From tracker to commit: one plan at a time, made from one snapshot.
+//!
+//! A plan carries, for each partition, the base and the map of one moment. Whatever completes later belongs to
+//! the next plan, so a success that races a commit is never missed. The answer is judged partition by
+//! partition, because the broker may store a part of a request.
+
+use keyway_offsets::Limits;
+
+use crate::command::{
+    Command, CommitAnswer, CommitFinished, CommitPlan, CommitReason, PartitionAnswer, PartitionPlan,
+};
+use crate::core::Core;
+use crate::gate::Gate;
+use crate::ids::{PartitionSlot, PlanId, Timestamp};
+use crate::partition::{AMBIGUOUS_COMMITS, Phase};
+
+/// What is known of commits over all partitions.
+#[derive(Debug)]
+pub(crate) struct Commits {
+    /// Limits as learned from the broker.
+    pub(crate) limits: Limits,
+    in_flight: Option<PlanId>,
+    last_id: u64,
+    /// When the next periodic commit is due.
+    next_at: Timestamp,
+    /// Something may have changed since the last plan.
+    changed: bool,
+}
+
+impl Commits {
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            in_flight: None,
+            last_id: 0,
+            next_at: Timestamp::ZERO,
+            changed: false,
+        }
+    }
+
+    pub(crate) fn note_change(&mut self) {
+        self.changed = true;
+    }
+
+    pub(crate) fn make_due(&mut self, now: Timestamp) {
+        self.changed = true;
+        self.next_at = self.next_at.min(now);
+    }
+}
+
+/// A text that the broker refused was this much too long at least: the cap learned is seven eighths of it, so
+/// that a handful of refusals finds any cap and the next text is not refused for a single character.
+const LEARNED_CAP: (usize, usize) = (7, 8);
+
+impl<P, G: Gate<P>> Core<P, G> {
+    /// When the next periodic commit has to be planned.
+    pub(crate) fn commit_deadline(&self) -> Timestamp {
+        if self.commits.changed && self.commits.in_flight.is_none() {
+            self.commits.next_at
+        } else {
+            Timestamp::NEVER
+        }
+    }
+
+    /// Whether a plan is waiting for its answer.
+    pub fn commit_in_flight(&self) -> Option<PlanId> {
+        self.commits.in_flight
+    }
+
+    /// Number of the latest plan that was made.
+    pub fn last_plan(&self) -> PlanId {
+        PlanId(self.commits.last_id)
+    }
+
+    /// Whether the broker has all that the partition would commit now.
+    pub fn is_clean(&self, slot: PartitionSlot) -> bool {
+        !self.partitions[slot.index()].is_dirty()
+    }
+
+    /// Whether the broker has all that could be committed now.
+    pub fn is_all_clean(&self) -> bool {
+        self.partitions
+            .iter()
+            .all(|partition| !partition.is_dirty())
+    }
+
+    pub(crate) fn plan_if_due(&mut self, now: Timestamp) {
+        if now >= self.commit_deadline() {
+            self.plan(CommitReason::Periodic, None, now);
+            self.commits.next_at = now.after(self.config.commit.interval);
+        }
+    }
+
+    /// Plans a commit now, of all partitions or of `slots`, whether or not the interval has passed. Gives the
+    /// plan's number, or `None` when nothing is to be committed or a plan is under way still.
+    pub fn commit_now(
+        &mut self,
+        reason: CommitReason,
+        slots: Option<&[PartitionSlot]>,
+        now: Timestamp,
+    ) -> Option<PlanId> {
+        if self.commits.in_flight.is_some() {
+            return None;
+        }
+        self.plan(reason, slots, now)
+    }
+
+    fn plan(
+        &mut self,
+        reason: CommitReason,
+        slots: Option<&[PartitionSlot]>,
+        now: Timestamp,
+    ) -> Option<PlanId> {
+        let mut partitions = Vec::new();
+        let mut left_dirty = false;
+        for (index, partition) in self.partitions.iter_mut().enumerate() {
+            let slot = PartitionSlot(index as u32);
+            if !partition.is_dirty() {
+                continue;
+            }
+            if slots.is_some_and(|slots| !slots.contains(&slot))
+                || partition.committed.not_before > now
+            {
+                left_dirty = true;
+                continue;
+            }
+            // The version is read with the snapshot: offset, map and version are one moment.
+            let map = partition.tracker.snapshot();
+            partition.committed.in_flight = Some(partition.tracker.version());
+            partitions.push(PartitionPlan {
+                slot,
+                epoch: partition.epoch,
+                leader_epoch: partition.leader_epochs.below(map.base()),
+                map,
+            });
+        }
+        self.commits.changed = left_dirty;
+        if partitions.is_empty() {
+            return None;
+        }
+        self.commits.last_id += 1;
+        let id = PlanId(self.commits.last_id);
+        self.commits.in_flight = Some(id);
+        self.counters.plans += 1;
+        let plan = CommitPlan {
+            id,
+            reason,
+            limits: self.commits.limits,
+            partitions,
+        };
+        self.commands.push_back(Command::Commit(plan));
+        Some(id)
+    }
+
+    /// Event: the answer to the plan that was under way.
+    pub fn commit_finished(&mut self, finished: &CommitFinished, now: Timestamp) {
+        if self.commits.in_flight != Some(finished.plan) {
+            return;
+        }
+        self.commits.in_flight = None;
+        let mut stored = false;
+        for answer in &finished.partitions {
+            stored |= answer.answer == CommitAnswer::Stored;
+            self.take_answer(answer, now);
+        }
+        if stored {
+            self.counters.commits += 1;
+        }
+        self.fill_all(now);
+        self.plan_if_due(now);
+    }
+
+    fn take_answer(&mut self, answer: &PartitionAnswer, now: Timestamp) {
+        let commit = self.config.commit;
+        let partition = &mut self.partitions[answer.slot.index()];
+        if partition.phase == Phase::Vacant || partition.epoch != answer.epoch {
+            return;
+        }
+        let state = &mut partition.committed;
+        let version = state.in_flight.take();
+        state.denied = answer.answer == CommitAnswer::Denied;
+        match answer.answer {
+            CommitAnswer::Stored => {
+                state.stored = version;
+                state.ambiguous = state.ambiguous.saturating_sub(1);
+                if answer.stripped {
+                    self.counters.maps_stripped += 1;
+                }
+            }
+            CommitAnswer::Repeat => state.not_before = now.after(commit.backoff),
+            CommitAnswer::TooLarge => {
+                let cap = answer.chars * LEARNED_CAP.0 / LEARNED_CAP.1;
+                if cap < self.commits.limits.cap_chars {
+                    self.commits.limits = self.commits.limits.lowered_to(cap);
+                    self.counters.caps_learned += 1;
+                }
+            }
+            CommitAnswer::Unknown => {
+                // Whatever the broker stores of it may land later than what is sent next.
+                state.ambiguous = AMBIGUOUS_COMMITS;
+                state.stored = None;
+                state.not_before = now.after(commit.backoff);
+            }
+            CommitAnswer::Denied | CommitAnswer::Superseded | CommitAnswer::MemberLost => {
+                state.not_before = now.after(commit.interval.max(commit.backoff));
+            }
+        }
+        if partition.is_dirty() {
+            self.commits.changed = true;
+            let retry_at = partition.committed.not_before.max(now);
+            if answer.answer != CommitAnswer::Stored || partition.committed.ambiguous > 0 {
+                self.commits.next_at = self.commits.next_at.min(retry_at);
+            }
+        }
+        if partition.judge_map(&self.commits.limits) {
+            for index in std::mem::take(&mut self.partitions[answer.slot.index()].behind_map) {
+                self.queue_lane(index, now);
+            }
+        }
+    }
+}

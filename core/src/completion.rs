@@ -1,0 +1,226 @@
+//! From worker back to tracker: what a report changes.
+//!
+//! A result counts only under the assignment that its record was received in. Completion has two steps, the
+//! handler's end and the acknowledgement of its outputs; a handler without outputs takes both at once.
+
+use std::time::Duration;
+
+use crate::command::{Command, StopCause};
+use crate::config::Shape;
+use crate::core::Core;
+use crate::gate::Gate;
+use crate::ids::{LaneIndex, RouteId, Timestamp, WorkerIndex};
+use crate::lanes::{LaneState, Waiting};
+use crate::partition::Phase;
+use crate::work::{Finished, Report, Task, TaskRef, Verdict};
+
+impl<P, G: Gate<P>> Core<P, G> {
+    /// Event: a worker reports. The emptied vector comes back for reuse.
+    pub fn completed(&mut self, report: Report<P>, now: Timestamp) -> Vec<Finished<P>> {
+        let Report {
+            route,
+            worker,
+            mut finished,
+            busy,
+            slow,
+            batch_failed,
+        } = report;
+        let state = &mut self.routes[route.index()];
+        let is_batch = state.config.batch.is_some();
+        let attempts = finished
+            .iter()
+            .filter(|finished| !matches!(finished.verdict, Verdict::Returned { .. }))
+            .count();
+        state.service.observe(attempts as u32, busy, slow);
+        match worker {
+            Some(worker) if is_batch => state.give_back(worker, 1),
+            Some(worker) => state.give_back(worker, finished.len() as u32),
+            None if is_batch => state.runs = state.runs.saturating_sub(1),
+            None => {}
+        }
+        // Half of the batch that failed: in the end the bad record stands alone.
+        let batch_limit = if batch_failed {
+            (attempts as u32 / 2).max(1)
+        } else {
+            u32::MAX
+        };
+        for result in finished.drain(..) {
+            self.take_result(route, result, batch_limit, now);
+        }
+        self.after_results(route, now);
+        finished
+    }
+
+    /// Event: these tasks were taken back from a worker whose running attempt takes long. Nothing is queued
+    /// there until it reports.
+    pub fn taken_back(
+        &mut self,
+        route: RouteId,
+        worker: WorkerIndex,
+        tasks: &mut Vec<Task<P>>,
+        now: Timestamp,
+    ) {
+        self.counters.taken_back += tasks.len() as u64;
+        self.routes[route.index()].give_back(worker, tasks.len() as u32);
+        // Cleared by the report of what still runs there; with nothing left none would come.
+        let state = &mut self.routes[route.index()].workers[worker.index()];
+        state.stuck = state.held > 0;
+        for Task { at, payload } in tasks.drain(..) {
+            let result = Finished {
+                at,
+                verdict: Verdict::Returned { payload },
+            };
+            self.take_result(route, result, u32::MAX, now);
+        }
+        self.after_results(route, now);
+    }
+
+    fn after_results(&mut self, route: RouteId, now: Timestamp) {
+        self.fill(route, now);
+        self.flush(route);
+        self.plan_if_due(now);
+    }
+
+    fn take_result(
+        &mut self,
+        route: RouteId,
+        result: Finished<P>,
+        batch_limit: u32,
+        now: Timestamp,
+    ) {
+        let Finished { at, verdict } = result;
+        self.totals.out -= 1;
+        self.lanes.get_mut(at.lane).out -= 1;
+        if self.partitions[at.slot.index()].counts(at.epoch) {
+            self.partitions[at.slot.index()].out -= 1;
+            self.take_verdict(route, at, verdict, batch_limit, now);
+        } else {
+            self.counters.late_results += 1;
+            // Its worker has closed the lane all the same.
+            self.lanes.get_mut(at.lane).failed |=
+                matches!(verdict, Verdict::Failed { .. } | Verdict::Stop { .. });
+            self.forget_total(at.bytes);
+        }
+        self.after_result(route, at.lane, now);
+    }
+
+    /// What a result of the running assignment means for its record.
+    fn take_verdict(
+        &mut self,
+        route: RouteId,
+        at: TaskRef,
+        verdict: Verdict<P>,
+        batch_limit: u32,
+        now: Timestamp,
+    ) {
+        match verdict {
+            Verdict::Done => self.complete(at, now),
+            Verdict::Skipped => {
+                self.counters.skipped += 1;
+                self.complete(at, now);
+            }
+            Verdict::Failed { payload, after } => {
+                self.counters.failed += 1;
+                let delay = after.unwrap_or(self.routes[route.index()].config.retry_delay);
+                self.fail(at, payload, delay, batch_limit, now);
+            }
+            Verdict::Stop { payload, reason } => {
+                self.commands.push_back(Command::Stop(StopCause::Handler {
+                    slot: at.slot,
+                    offset: at.offset,
+                    reason,
+                }));
+                self.fail(at, payload, Duration::MAX, batch_limit, now);
+            }
+            Verdict::Returned { payload } => {
+                if at.attempt == 1 {
+                    if let Some(left) = &mut self.starts_left {
+                        *left += 1;
+                    }
+                }
+                self.keep(Waiting::new(Task { at, payload }));
+            }
+        }
+    }
+
+    /// The record is complete: both steps, since it has no outputs.
+    fn complete(&mut self, at: TaskRef, now: Timestamp) {
+        let partition = &mut self.partitions[at.slot.index()];
+        partition.tracker.complete(at.offset);
+        partition.map.since_judged += 1;
+        if partition.map_judgement_due() && partition.judge_map(&self.commits.limits) {
+            for index in std::mem::take(&mut self.partitions[at.slot.index()].behind_map) {
+                self.queue_lane(index, now);
+            }
+        }
+        self.counters.completed += 1;
+        self.forget(at.slot, at.bytes);
+        self.let_up(at.slot);
+        self.commits.note_change();
+    }
+
+    fn fail(&mut self, at: TaskRef, payload: P, delay: Duration, batch_limit: u32, now: Timestamp) {
+        let lane = self.lanes.get_mut(at.lane);
+        lane.failed = true;
+        lane.due = lane.due.max(now.after(delay));
+        let at = TaskRef {
+            attempt: at.attempt.saturating_add(1),
+            ..at
+        };
+        self.keep(Waiting {
+            batch_limit,
+            ..Waiting::new(Task { at, payload })
+        });
+    }
+
+    /// Puts an unfinished record back, unless its partition is leaving.
+    fn keep(&mut self, waiting: Waiting<P>) {
+        let at = waiting.task.at;
+        if self.partitions[at.slot.index()].phase == Phase::Assigned {
+            self.lanes.get_mut(at.lane).returned.push(waiting);
+        } else {
+            self.forget(at.slot, at.bytes);
+        }
+    }
+
+    /// What a result means for its lane: once all that was out has come back it is queued anew; until then
+    /// waiting records may follow those that are out.
+    fn after_result(&mut self, route: RouteId, index: LaneIndex, now: Timestamp) {
+        let state = &self.routes[route.index()].config;
+        let pinned = matches!(state.shape, Shape::Pinned { .. }) && state.batch.is_none();
+        let lane = self.lanes.get_mut(index);
+        if lane.out > 0 {
+            let epoch = self.partitions[lane.slot.index()].epoch;
+            if pinned
+                && !lane.failed
+                && lane.returned.is_empty()
+                && !lane.waiting.is_empty()
+                && lane.out_epoch == epoch
+                && !self.leases.is_stopping()
+            {
+                let worker = lane.worker;
+                self.follow(route, index, worker);
+            }
+            return;
+        }
+        if lane.failed && pinned {
+            self.commands.push_back(Command::Reopen {
+                route,
+                worker: lane.worker,
+                lane: index,
+            });
+        }
+        if !pinned && self.routes[route.index()].config.batch.is_none() {
+            let runs = &mut self.routes[route.index()].runs;
+            *runs = runs.saturating_sub(1);
+        }
+        let lane = self.lanes.get_mut(index);
+        if !lane.failed {
+            lane.due = Timestamp::ZERO;
+        }
+        lane.failed = false;
+        lane.state = LaneState::Following;
+        lane.merge_returned();
+        self.queue_lane(index, now);
+    }
+}

@@ -1,0 +1,291 @@
+//! The state machine: events in by method, commands out by [`Core::next_command`].
+//!
+//! ```text
+//!   assigned, records, completed,         +------+   Dispatch, Reopen, Commit,
+//!   commit_finished, revoking, revoked, ->| Core |-> Pause, Resume, Stop
+//!   lost, tick                            +------+
+//! ```
+//!
+//! One thread owns it. It has no clock, no randomness and no I/O: every method takes the time, and the same
+//! events give the same commands. What happens to a record on its way is told in the files beside this one:
+//! `dispatch` (arrival to worker), `completion` (worker back to tracker), `commit` (tracker to plan).
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use keyway_offsets::Offset;
+
+use crate::command::{Command, Restored};
+use crate::commit::Commits;
+use crate::config::CoreConfig;
+use crate::gate::{Gate, OpenGate};
+use crate::ids::{Epoch, LaneIndex, PartitionSlot, RouteId, Timestamp};
+use crate::lanes::{LaneState, LaneTable};
+use crate::lease::{Leases, MAX_SLOTS};
+use crate::partition::{Partition, Phase};
+use crate::retry::Retries;
+use crate::route::Route;
+use crate::status::Counters;
+use crate::work::Task;
+
+/// The state of one member: its partitions, their lanes, its routes.
+///
+/// `P` is what handlers get; the core carries it and looks at nothing in it.
+#[derive(Debug)]
+pub struct Core<P, G = OpenGate> {
+    pub(crate) config: CoreConfig,
+    pub(crate) gate: G,
+    pub(crate) leases: Arc<Leases>,
+    pub(crate) partitions: Vec<Partition>,
+    pub(crate) lanes: LaneTable<P>,
+    pub(crate) routes: Vec<Route<P>>,
+    pub(crate) retries: Retries,
+    pub(crate) held: BTreeMap<(PartitionSlot, Offset), LaneIndex>,
+    pub(crate) commits: Commits,
+    pub(crate) totals: Totals,
+    pub(crate) counters: Counters,
+    pub(crate) commands: VecDeque<Command<P>>,
+    pub(crate) spare: Vec<Vec<Task<P>>>,
+    /// First attempts that may still be handed over, where a limit is set.
+    pub(crate) starts_left: Option<u64>,
+    pub(crate) draining: bool,
+    last_epoch: u64,
+}
+
+/// What all partitions hold together.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Totals {
+    /// Partitions that are assigned or about to leave.
+    pub(crate) assigned: usize,
+    /// Records in the core or at workers, those of ended assignments included.
+    pub(crate) records: usize,
+    pub(crate) bytes: usize,
+    /// Records at workers.
+    pub(crate) out: usize,
+    /// The reserve beyond the bounds is used up: everything is paused.
+    pub(crate) exhausted: bool,
+}
+
+/// Vectors kept for reuse; more than are under way at once are given back.
+const SPARE_VECTORS: usize = 256;
+
+impl<P> Core<P> {
+    /// A core without partitions, whose gate is open.
+    pub fn new(config: CoreConfig, leases: Arc<Leases>) -> Self {
+        Self::with_gate(config, leases, OpenGate)
+    }
+}
+
+impl<P, G: Gate<P>> Core<P, G> {
+    /// A core without partitions.
+    pub fn with_gate(config: CoreConfig, leases: Arc<Leases>, gate: G) -> Self {
+        let routes = config.routes.iter().cloned().map(Route::new).collect();
+        Self {
+            commits: Commits::new(config.limits),
+            routes,
+            config,
+            gate,
+            leases,
+            partitions: Vec::new(),
+            lanes: LaneTable::new(),
+            retries: Retries::default(),
+            held: BTreeMap::new(),
+            totals: Totals::default(),
+            counters: Counters::default(),
+            commands: VecDeque::new(),
+            spare: Vec::new(),
+            starts_left: None,
+            draining: false,
+            last_epoch: 0,
+        }
+    }
+
+    /// A slot for a partition whose records go to `route`, or `None` when [`MAX_SLOTS`] are taken. A slot
+    /// belongs to its partition from then on, so that a lane of an older assignment is recognised.
+    pub fn add_partition(&mut self, route: RouteId) -> Option<PartitionSlot> {
+        if self.partitions.len() >= MAX_SLOTS {
+            return None;
+        }
+        let slot = PartitionSlot(u32::try_from(self.partitions.len()).ok()?);
+        self.partitions.push(Partition::vacant(route));
+        Some(slot)
+    }
+
+    /// Event: the partition is this member's, and this is where it starts. Everything of an earlier
+    /// assignment is dropped.
+    pub fn assigned(&mut self, slot: PartitionSlot, restored: &Restored, now: Timestamp) -> Epoch {
+        self.end_assignment(slot);
+        self.last_epoch += 1;
+        let epoch = Epoch(self.last_epoch);
+        let partition = &mut self.partitions[slot.index()];
+        partition.restore(epoch, restored);
+        partition.judge_map(&self.commits.limits);
+        self.totals.assigned += 1;
+        self.leases.grant(slot, epoch);
+        if restored.committed.is_none() {
+            // A first position is written down at once: until then a crash would choose it anew.
+            self.commits.make_due(now);
+        }
+        epoch
+    }
+
+    /// Event: the partition is about to leave. Nothing of it is started any more; what runs still counts, and
+    /// [`Core::is_quiet`] tells when nothing does.
+    pub fn revoking(&mut self, slot: PartitionSlot) {
+        if self.partitions[slot.index()].phase == Phase::Assigned {
+            self.partitions[slot.index()].phase = Phase::Revoking;
+            self.leases.end(slot);
+            self.drop_waiting(slot);
+        }
+    }
+
+    /// Event: the partition has left. Results that come later are recognised and dropped.
+    pub fn revoked(&mut self, slot: PartitionSlot) {
+        self.end_assignment(slot);
+    }
+
+    /// Event: the partition was lost; the same as revoked, without a commit before.
+    pub fn lost(&mut self, slot: PartitionSlot) {
+        self.end_assignment(slot);
+    }
+
+    fn end_assignment(&mut self, slot: PartitionSlot) {
+        if self.partitions[slot.index()].phase == Phase::Vacant {
+            return;
+        }
+        self.leases.end(slot);
+        self.drop_waiting(slot);
+        self.partitions[slot.index()].vacate();
+        self.totals.assigned -= 1;
+    }
+
+    /// Drops what waits in the core; lanes with records at workers stay until these come back.
+    fn drop_waiting(&mut self, slot: PartitionSlot) {
+        for index in self.lanes.of_slot(slot) {
+            let lane = self.lanes.get_mut(index);
+            let dropped: Vec<_> = lane
+                .waiting
+                .drain(..)
+                .chain(lane.returned.drain(..))
+                .collect();
+            lane.state = LaneState::Following;
+            lane.due = Timestamp::ZERO;
+            let out = lane.out;
+            for waiting in &dropped {
+                self.forget(slot, waiting.task.at.bytes);
+            }
+            if out == 0 {
+                self.lanes.remove(index);
+            }
+        }
+        let partition = &mut self.partitions[slot.index()];
+        partition.ready.clear();
+        partition.behind_map.clear();
+        self.held.retain(|(held, _), _| *held != slot);
+    }
+
+    /// A record of the running assignment left the buffers.
+    pub(crate) fn forget(&mut self, slot: PartitionSlot, bytes: u32) {
+        let partition = &mut self.partitions[slot.index()];
+        partition.buffered = partition.buffered.saturating_sub(1);
+        partition.buffered_bytes = partition.buffered_bytes.saturating_sub(bytes as usize);
+        self.forget_total(bytes);
+    }
+
+    /// A record of an ended assignment left the buffers.
+    pub(crate) fn forget_total(&mut self, bytes: u32) {
+        self.totals.records = self.totals.records.saturating_sub(1);
+        self.totals.bytes = self.totals.bytes.saturating_sub(bytes as usize);
+    }
+
+    /// Event: time passed. Retries that are due run, a commit that is due is planned.
+    pub fn tick(&mut self, now: Timestamp) {
+        while let Some(index) = self.next_due_lane(now) {
+            self.queue_lane(index, now);
+        }
+        self.fill_all(now);
+        self.plan_if_due(now);
+    }
+
+    fn next_due_lane(&mut self, now: Timestamp) -> Option<LaneIndex> {
+        while let Some((due, index)) = self.retries.pop_due(now) {
+            // Entries of lanes that went with their assignment stay behind and are recognised here.
+            if self.lanes.get(index).state == LaneState::Due(due) {
+                return Some(index);
+            }
+        }
+        None
+    }
+
+    /// From now on batches are not held back to fill up. Fetching is the caller's to end.
+    pub fn begin_drain(&mut self, now: Timestamp) {
+        self.draining = true;
+        self.fill_all(now);
+    }
+
+    /// From now on nothing is started; what was handed over and not started comes back.
+    pub fn begin_stop(&mut self) {
+        self.leases.set_stopping();
+    }
+
+    /// At most `records` further records are ever started; the rest wait.
+    pub fn limit_starts(&mut self, records: u64) {
+        self.starts_left = Some(records);
+    }
+
+    /// The next command, in the order in which they are to be carried out.
+    pub fn next_command(&mut self) -> Option<Command<P>> {
+        self.commands.pop_front()
+    }
+
+    /// Takes back a vector that carried a hand-over, so that the next one needs no allocation.
+    pub fn recycle(&mut self, mut tasks: Vec<Task<P>>) {
+        if self.spare.len() < SPARE_VECTORS {
+            tasks.clear();
+            self.spare.push(tasks);
+        }
+    }
+
+    pub(crate) fn spare_vector(&mut self) -> Vec<Task<P>> {
+        self.spare.pop().unwrap_or_default()
+    }
+
+    /// When [`Core::tick`] has to be called at the latest.
+    pub fn next_deadline(&self) -> Timestamp {
+        let mut deadline = self.retries.next().min(self.commit_deadline());
+        for route in &self.routes {
+            deadline = deadline.min(route.batch_due.unwrap_or(Timestamp::NEVER));
+        }
+        deadline
+    }
+
+    /// Whether the buffers are full, so that nothing more should be fetched.
+    pub fn is_full(&self) -> bool {
+        let bounds = &self.config.buffers;
+        self.totals.records >= bounds.total_records || self.totals.bytes >= bounds.total_bytes
+    }
+
+    /// Whether no record of the partition is at a worker under its running assignment.
+    pub fn is_quiet(&self, slot: PartitionSlot) -> bool {
+        self.partitions[slot.index()].out == 0
+    }
+
+    /// Whether nothing is at a worker.
+    pub fn is_all_quiet(&self) -> bool {
+        self.totals.out == 0
+    }
+
+    /// Whether nothing more will complete before `until` by itself: nothing is at a worker, nothing may run,
+    /// and no retry is due by then.
+    pub fn is_drained(&self, until: Timestamp) -> bool {
+        self.totals.out == 0
+            && (self.starts_left == Some(0)
+                || self.routes.iter().all(|route| route.queue.is_empty()))
+            && self.retries.next() > until
+    }
+
+    /// Whether the core holds no record at all.
+    pub fn is_empty(&self) -> bool {
+        self.totals.records == 0
+    }
+}

@@ -1,0 +1,549 @@
+//! From arrival to worker.
+//!
+//! ```text
+//!   records -> tracker -> gate -> lane --(room at a worker)--> hand-over
+//!                                   \--(none)--> ready queue of its partition, partitions in turn
+//! ```
+//!
+//! A record whose lane has others at a worker follows them there without waiting for a completion. Lanes that
+//! found no room are served by partition in turn, so that a hot partition can't starve another.
+
+use keyway_offsets::{Offset, Received};
+
+use crate::command::{Arrival, Command};
+use crate::config::{BatchConfig, Shape};
+use crate::core::Core;
+use crate::gate::{Admission, Gate};
+use crate::ids::{Epoch, LaneIndex, PartitionSlot, RouteId, Timestamp, WorkerIndex};
+use crate::lanes::{LaneState, Waiting};
+use crate::partition::Phase;
+use crate::work::{Task, TaskRef, Work};
+
+impl<P, G: Gate<P>> Core<P, G> {
+    /// Event: records of one partition arrived, in the order of their offsets. The vector is emptied. What
+    /// belongs to an assignment that ended, or was complete already, is dropped.
+    pub fn records(
+        &mut self,
+        slot: PartitionSlot,
+        epoch: Epoch,
+        arrivals: &mut Vec<Arrival<P>>,
+        now: Timestamp,
+    ) {
+        let partition = &self.partitions[slot.index()];
+        if partition.epoch != epoch || partition.phase != Phase::Assigned {
+            arrivals.clear();
+            return;
+        }
+        let route = partition.route;
+        let config = &self.routes[route.index()].config;
+        let at_once = config.batch.is_none()
+            && matches!(config.shape, Shape::Pinned { .. })
+            && !self.leases.is_stopping();
+        let mut waits = false;
+        for arrival in arrivals.drain(..) {
+            let Some((index, task, held)) = self.receive(slot, epoch, arrival) else {
+                continue;
+            };
+            if held || !at_once || !self.hand_over_at_once(route, index, &task) {
+                waits = true;
+                let lane = self.lanes.get_mut(index);
+                let idle = lane.out == 0 && lane.waiting.is_empty() && lane.returned.is_empty();
+                lane.waiting.push_back(Waiting {
+                    held,
+                    ..Waiting::new(task)
+                });
+                if idle {
+                    self.queue_lane(index, now);
+                }
+            } else {
+                let worker = self.lanes.get(index).worker;
+                self.routes[route.index()].give(worker, task);
+            }
+        }
+        if waits {
+            self.fill(route, now);
+        }
+        self.flush(route);
+        self.push_back(slot);
+    }
+
+    /// Event: reading has reached `position`, so offsets below it that were not received hold no record
+    /// (markers, aborted or compacted ones). Every record that the source returned before must have been
+    /// given to [`Core::records`].
+    pub fn position_reached(&mut self, slot: PartitionSlot, epoch: Epoch, position: Offset) {
+        let partition = &mut self.partitions[slot.index()];
+        if partition.epoch == epoch && partition.phase == Phase::Assigned {
+            partition.tracker.complete_below(position);
+            self.commits.note_change();
+        }
+    }
+
+    /// Notes an arrival in its partition and finds its lane.
+    fn receive(
+        &mut self,
+        slot: PartitionSlot,
+        epoch: Epoch,
+        arrival: Arrival<P>,
+    ) -> Option<(LaneIndex, Task<P>, bool)> {
+        let partition = &mut self.partitions[slot.index()];
+        match partition.tracker.receive(arrival.offset) {
+            Received::Fresh => {}
+            Received::AlreadyComplete => {
+                self.counters.skipped_complete += 1;
+                return None;
+            }
+            Received::Repeated => {
+                self.counters.repeated += 1;
+                return None;
+            }
+        }
+        partition
+            .leader_epochs
+            .note(arrival.offset, arrival.leader_epoch);
+        partition.buffered += 1;
+        partition.buffered_bytes += arrival.bytes as usize;
+        self.totals.records += 1;
+        self.totals.bytes += arrival.bytes as usize;
+        self.counters.received += 1;
+        let index = self.lanes.find_or_make(arrival.lane, slot);
+        let held = self.gate.admit(slot, arrival.offset, &arrival.payload) == Admission::Held;
+        if held {
+            self.held.insert((slot, arrival.offset), index);
+        }
+        let at = TaskRef {
+            offset: arrival.offset,
+            epoch,
+            slot,
+            lane: index,
+            bytes: arrival.bytes,
+            attempt: 1,
+        };
+        Some((
+            index,
+            Task {
+                at,
+                payload: arrival.payload,
+            },
+            held,
+        ))
+    }
+
+    /// The way without a wait: behind its lane's records at their worker, or as a new lane on a worker with
+    /// room. Says whether the task may go to its lane's worker; all but the giving is done.
+    fn hand_over_at_once(&mut self, route: RouteId, index: LaneIndex, task: &Task<P>) -> bool {
+        if self.starts_left == Some(0)
+            || !self.partitions[task.at.slot.index()].map_allows(task.at.offset)
+        {
+            return false;
+        }
+        let lane = self.lanes.get(index);
+        let worker = if lane.out > 0 {
+            if !lane.may_append(task.at.epoch) || self.routes[route.index()].room(lane.worker) == 0
+            {
+                return false;
+            }
+            lane.worker
+        } else {
+            if !lane.waiting.is_empty() {
+                return false;
+            }
+            let Some(worker) = self.routes[route.index()].place() else {
+                return false;
+            };
+            worker
+        };
+        self.note_out(index, worker, &task.at);
+        true
+    }
+
+    /// Notes that a task leaves for a worker.
+    fn note_out(&mut self, index: LaneIndex, worker: WorkerIndex, at: &TaskRef) {
+        let lane = self.lanes.get_mut(index);
+        lane.out += 1;
+        lane.out_epoch = at.epoch;
+        lane.worker = worker;
+        lane.state = LaneState::Following;
+        self.partitions[at.slot.index()].out += 1;
+        self.totals.out += 1;
+        if at.attempt == 1 {
+            if let Some(left) = &mut self.starts_left {
+                *left = left.saturating_sub(1);
+            }
+        }
+    }
+
+    /// Puts a lane with nothing at a worker where it belongs: away when it is empty, else among those that
+    /// are ready, due, held, or behind the map.
+    pub(crate) fn queue_lane(&mut self, index: LaneIndex, now: Timestamp) {
+        let lane = self.lanes.get_mut(index);
+        debug_assert!(lane.out == 0);
+        let Some(front) = lane.waiting.front() else {
+            self.lanes.remove(index);
+            return;
+        };
+        let (offset, held, slot) = (front.task.at.offset, front.held, lane.slot);
+        let partition = &mut self.partitions[slot.index()];
+        if held {
+            lane.state = LaneState::Held;
+        } else if lane.due > now {
+            lane.state = LaneState::Due(lane.due);
+            self.retries.push(lane.due, index);
+        } else if !partition.map_allows(offset) {
+            lane.state = LaneState::BehindMap;
+            partition.behind_map.push(index);
+        } else {
+            lane.state = LaneState::Ready;
+            partition.ready.push_back(index);
+            if !partition.in_route_queue {
+                partition.in_route_queue = true;
+                self.routes[partition.route.index()].queue.push_back(slot);
+            }
+        }
+    }
+
+    /// The gate lets a held record through.
+    pub fn release(&mut self, slot: PartitionSlot, offset: Offset, now: Timestamp) {
+        let Some(index) = self.held.remove(&(slot, offset)) else {
+            return;
+        };
+        let lane = self.lanes.get_mut(index);
+        if let Some(waiting) = lane
+            .waiting
+            .iter_mut()
+            .find(|waiting| waiting.task.at.offset == offset)
+        {
+            waiting.held = false;
+        }
+        if lane.state == LaneState::Held && lane.front() == Some(offset) {
+            self.queue_lane(index, now);
+        }
+        let route = self.partitions[slot.index()].route;
+        self.fill(route, now);
+        self.flush(route);
+    }
+
+    pub(crate) fn fill_all(&mut self, now: Timestamp) {
+        for route in 0..self.routes.len() {
+            let route = RouteId(route as u16);
+            self.fill(route, now);
+            self.flush(route);
+        }
+    }
+
+    /// Hands over what may run while a worker has room.
+    pub(crate) fn fill(&mut self, route: RouteId, now: Timestamp) {
+        if self.leases.is_stopping() {
+            return;
+        }
+        if let Some(batch) = self.routes[route.index()].config.batch {
+            self.fill_batches(route, batch, now);
+            return;
+        }
+        match self.routes[route.index()].config.shape {
+            Shape::Pinned { .. } => {
+                while self.starts_left != Some(0) && self.peek_lane(route).is_some() {
+                    let Some(worker) = self.routes[route.index()].place() else {
+                        break;
+                    };
+                    let Some(index) = self.next_lane(route) else {
+                        break;
+                    };
+                    self.follow(route, index, worker);
+                }
+            }
+            Shape::Pool { .. } => {
+                while self.starts_left != Some(0) && self.routes[route.index()].pool_has_room() {
+                    let Some(index) = self.next_lane(route) else {
+                        break;
+                    };
+                    self.start_run(route, index);
+                }
+            }
+        }
+    }
+
+    /// The first lane that may run, left where it is; lanes that may not, after all, are put aside.
+    fn peek_lane(&mut self, route: RouteId) -> Option<LaneIndex> {
+        loop {
+            let slot = *self.routes[route.index()].queue.front()?;
+            let partition = &mut self.partitions[slot.index()];
+            let Some(index) = partition.ready.front().copied() else {
+                partition.in_route_queue = false;
+                self.routes[route.index()].queue.pop_front();
+                continue;
+            };
+            let lane = self.lanes.get_mut(index);
+            if lane
+                .front()
+                .is_some_and(|offset| partition.map_allows(offset))
+            {
+                return Some(index);
+            }
+            partition.ready.pop_front();
+            lane.state = LaneState::BehindMap;
+            partition.behind_map.push(index);
+        }
+    }
+
+    /// Takes the next lane that may run; the partition after its own is next.
+    fn next_lane(&mut self, route: RouteId) -> Option<LaneIndex> {
+        let index = self.peek_lane(route)?;
+        let queue = &mut self.routes[route.index()].queue;
+        let slot = queue.pop_front()?;
+        let partition = &mut self.partitions[slot.index()];
+        partition.ready.pop_front();
+        if partition.ready.is_empty() {
+            partition.in_route_queue = false;
+        } else {
+            queue.push_back(slot);
+        }
+        self.lanes.get_mut(index).state = LaneState::Following;
+        Some(index)
+    }
+
+    /// The next waiting record of a lane if it may run now.
+    fn take_next(&mut self, index: LaneIndex) -> Option<Waiting<P>> {
+        if self.starts_left == Some(0) {
+            return None;
+        }
+        let lane = self.lanes.get_mut(index);
+        let front = lane.waiting.front()?;
+        if front.held || !self.partitions[lane.slot.index()].map_allows(front.task.at.offset) {
+            return None;
+        }
+        lane.waiting.pop_front()
+    }
+
+    /// Hands waiting records of a lane to `worker` while it has room.
+    pub(crate) fn follow(&mut self, route: RouteId, index: LaneIndex, worker: WorkerIndex) {
+        let room = self.routes[route.index()].room(worker);
+        for _ in 0..room {
+            let Some(waiting) = self.take_next(index) else {
+                break;
+            };
+            self.note_out(index, worker, &waiting.task.at);
+            self.routes[route.index()].give(worker, waiting.task);
+        }
+    }
+
+    /// Hands waiting records of a lane to the pool as one run.
+    fn start_run(&mut self, route: RouteId, index: LaneIndex) {
+        let length = self.routes[route.index()].run_length();
+        let mut tasks = self.spare_vector();
+        for _ in 0..length {
+            let Some(waiting) = self.take_next(index) else {
+                break;
+            };
+            self.note_out(index, WorkerIndex(0), &waiting.task.at);
+            tasks.push(waiting.task);
+        }
+        self.routes[route.index()].runs += 1;
+        self.commands.push_back(Command::Dispatch {
+            route,
+            worker: None,
+            work: Work::Records(tasks),
+        });
+    }
+
+    fn fill_batches(&mut self, route: RouteId, batch: BatchConfig, now: Timestamp) {
+        while self.peek_lane(route).is_some() && self.starts_left != Some(0) {
+            if !self.batch_may_go(route, batch, now) {
+                return;
+            }
+            let state = &mut self.routes[route.index()];
+            let worker = match state.config.shape {
+                Shape::Pinned { .. } => {
+                    let Some(worker) = state.place() else { return };
+                    Some(worker)
+                }
+                Shape::Pool { .. } if state.pool_has_room() => None,
+                Shape::Pool { .. } => return,
+            };
+            state.batch_due = None;
+            let tasks = self.form_batch(route, batch, worker.unwrap_or(WorkerIndex(0)), now);
+            let state = &mut self.routes[route.index()];
+            match worker {
+                Some(worker) => state.workers[worker.index()].held += 1,
+                None => state.runs += 1,
+            }
+            self.commands.push_back(Command::Dispatch {
+                route,
+                worker,
+                work: Work::Batch(tasks),
+            });
+        }
+        self.routes[route.index()].batch_due = None;
+    }
+
+    /// Whether the batch is full or has waited long enough.
+    fn batch_may_go(&mut self, route: RouteId, batch: BatchConfig, now: Timestamp) -> bool {
+        let wait = self.routes[route.index()].batch_wait();
+        if wait.is_zero() || self.draining {
+            return true;
+        }
+        let due = *self.routes[route.index()]
+            .batch_due
+            .get_or_insert(now.after(wait));
+        if now >= due {
+            return true;
+        }
+        let (mut records, mut bytes) = (0, 0);
+        for slot in &self.routes[route.index()].queue {
+            for index in &self.partitions[slot.index()].ready {
+                let lane = self.lanes.get(*index);
+                let takes = if batch.same_lane {
+                    lane.waiting.len()
+                } else {
+                    1
+                };
+                for waiting in lane.waiting.iter().take(takes) {
+                    records += 1;
+                    bytes += waiting.task.at.bytes as usize;
+                    // A batch that has failed before does not wait for more to join it.
+                    let limit = batch.max_records.min(waiting.batch_limit as usize);
+                    if records >= limit || bytes >= batch.max_bytes {
+                        return true;
+                    }
+                }
+            }
+        }
+        false
+    }
+
+    /// Takes the records of one batch; `peek_lane` has found at least one.
+    fn form_batch(
+        &mut self,
+        route: RouteId,
+        batch: BatchConfig,
+        worker: WorkerIndex,
+        now: Timestamp,
+    ) -> Vec<Task<P>> {
+        let mut tasks = self.spare_vector();
+        let (mut limit, mut bytes) = (batch.max_records.max(1), 0);
+        let mut left_over = Vec::new();
+        'lanes: while tasks.len() < limit {
+            let Some(index) = self.next_lane(route) else {
+                break;
+            };
+            loop {
+                let fits = self.lanes.get(index).waiting.front().is_some_and(|front| {
+                    tasks.is_empty()
+                        || (bytes + front.task.at.bytes as usize <= batch.max_bytes
+                            && tasks.len() < front.batch_limit as usize)
+                });
+                let Some(waiting) = fits.then(|| self.take_next(index)).flatten() else {
+                    if self.lanes.get(index).out == 0 {
+                        left_over.push(index);
+                        break 'lanes;
+                    }
+                    break;
+                };
+                limit = limit.min(waiting.batch_limit as usize).max(1);
+                bytes += waiting.task.at.bytes as usize;
+                self.note_out(index, worker, &waiting.task.at);
+                tasks.push(waiting.task);
+                if !batch.same_lane || tasks.len() >= limit {
+                    break;
+                }
+            }
+        }
+        for index in left_over {
+            self.queue_lane(index, now);
+        }
+        tasks
+    }
+
+    /// Turns what was given to workers into commands.
+    pub(crate) fn flush(&mut self, route: RouteId) {
+        while let Some(worker) = self.routes[route.index()].touched.pop() {
+            let spare = self.spare_vector();
+            let pending = std::mem::replace(
+                &mut self.routes[route.index()].workers[worker.index()].pending,
+                spare,
+            );
+            self.commands.push_back(Command::Dispatch {
+                route,
+                worker: Some(worker),
+                work: Work::Records(pending),
+            });
+        }
+    }
+
+    /// Back-pressure by what a partition, and all of them, hold.
+    pub(crate) fn push_back(&mut self, slot: PartitionSlot) {
+        let bounds = self.bounds();
+        if self.totals.records
+            >= self
+                .config
+                .buffers
+                .total_records
+                .saturating_add(RESERVE_RECORDS)
+        {
+            if !self.totals.exhausted {
+                self.totals.exhausted = true;
+                for index in 0..self.partitions.len() {
+                    self.pause(PartitionSlot(index as u32));
+                }
+            }
+        } else if self.partitions[slot.index()].is_over(&bounds) {
+            self.pause(slot);
+        }
+    }
+
+    fn pause(&mut self, slot: PartitionSlot) {
+        let partition = &mut self.partitions[slot.index()];
+        if partition.phase == Phase::Assigned && !partition.paused {
+            partition.paused = true;
+            self.counters.pauses += 1;
+            self.commands.push_back(Command::Pause(slot));
+        }
+    }
+
+    /// Lets partitions fetch again that have gone well below their bounds.
+    pub(crate) fn let_up(&mut self, slot: PartitionSlot) {
+        if self.totals.exhausted {
+            if self.totals.records > self.config.buffers.total_records * 3 / 4 {
+                return;
+            }
+            self.totals.exhausted = false;
+            for index in 0..self.partitions.len() {
+                self.resume(PartitionSlot(index as u32));
+            }
+        }
+        self.resume(slot);
+    }
+
+    fn resume(&mut self, slot: PartitionSlot) {
+        if !self.partitions[slot.index()].paused {
+            return;
+        }
+        let bounds = self.bounds();
+        let partition = &mut self.partitions[slot.index()];
+        if partition.phase == Phase::Assigned && partition.is_well_below(&bounds) {
+            partition.paused = false;
+            self.commands.push_back(Command::Resume(slot));
+        }
+    }
+
+    /// The bounds of one partition at this moment. From half of the whole on, each partition has its fair
+    /// share only: the ones that hold more are paused, and the others always find room.
+    fn bounds(&self) -> crate::config::BufferConfig {
+        let mut bounds = self.config.buffers;
+        let pressed = self.totals.records > bounds.total_records / 2
+            || self.totals.bytes > bounds.total_bytes / 2;
+        if pressed {
+            let share = self.totals.assigned.max(1);
+            bounds.partition_records = bounds
+                .partition_records
+                .min((bounds.total_records / share).max(1));
+            bounds.partition_bytes = bounds
+                .partition_bytes
+                .min((bounds.total_bytes / share).max(1));
+        }
+        bounds
+    }
+}
+
+/// Records that may come in beyond the bound while the engine takes one now and then to have its callbacks
+/// served: at ten a second this lasts 100 s, then everything is paused.
+pub const RESERVE_RECORDS: usize = 1_000;

@@ -1,0 +1,270 @@
+//! One partition: what is complete, what is buffered, what the last commit carried.
+
+use std::collections::VecDeque;
+
+use keyway_offsets::{HoleMap, Limits, Offset, Tracker, commit_text, plain_text_len};
+
+use crate::command::Restored;
+use crate::config::BufferConfig;
+use crate::ids::{Epoch, LaneIndex, RouteId, Timestamp};
+
+/// Where a slot stands in the life of an assignment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Not assigned.
+    Vacant,
+    /// Assigned: records run.
+    Assigned,
+    /// About to leave: nothing more starts, what runs still counts.
+    Revoking,
+}
+
+#[derive(Debug)]
+pub(crate) struct Partition {
+    pub(crate) route: RouteId,
+    pub(crate) phase: Phase,
+    pub(crate) epoch: Epoch,
+    pub(crate) tracker: Tracker,
+    pub(crate) leader_epochs: LeaderEpochs,
+    pub(crate) committed: CommitState,
+    pub(crate) map: MapPressure,
+    /// Lanes whose first record may run.
+    pub(crate) ready: VecDeque<LaneIndex>,
+    /// Whether the partition stands in its route's queue.
+    pub(crate) in_route_queue: bool,
+    /// Lanes that wait for the map to shrink.
+    pub(crate) behind_map: Vec<LaneIndex>,
+    /// Records received and not complete.
+    pub(crate) buffered: usize,
+    /// Their bytes.
+    pub(crate) buffered_bytes: usize,
+    /// Records at workers.
+    pub(crate) out: usize,
+    pub(crate) paused: bool,
+}
+
+impl Partition {
+    pub(crate) fn vacant(route: RouteId) -> Self {
+        Self {
+            route,
+            phase: Phase::Vacant,
+            epoch: Epoch::NONE,
+            tracker: Tracker::new(Offset::ZERO),
+            leader_epochs: LeaderEpochs::default(),
+            committed: CommitState::default(),
+            map: MapPressure::default(),
+            ready: VecDeque::new(),
+            in_route_queue: false,
+            behind_map: Vec::new(),
+            buffered: 0,
+            buffered_bytes: 0,
+            out: 0,
+            paused: false,
+        }
+    }
+
+    /// Begins an assignment.
+    pub(crate) fn restore(&mut self, epoch: Epoch, restored: &Restored) {
+        let map = match &restored.map {
+            Some(map) => map.clip_below(restored.start),
+            None => HoleMap::caught_up(restored.start),
+        };
+        let in_route_queue = self.in_route_queue;
+        *self = Self::vacant(self.route);
+        self.in_route_queue = in_route_queue;
+        self.phase = Phase::Assigned;
+        self.epoch = epoch;
+        self.tracker = Tracker::restore(&map);
+        self.leader_epochs = LeaderEpochs::starting(restored.leader_epoch);
+        // What the broker has is what a commit would carry now, unless this is a first position or the log
+        // start has moved over it.
+        if restored.committed == Some(map.base()) {
+            self.committed.stored = Some(self.tracker.version());
+        }
+    }
+
+    /// Ends the assignment; nothing of it stays.
+    pub(crate) fn vacate(&mut self) {
+        let in_route_queue = self.in_route_queue;
+        *self = Self::vacant(self.route);
+        self.in_route_queue = in_route_queue;
+    }
+
+    /// Whether results of `epoch` still count.
+    pub(crate) fn counts(&self, epoch: Epoch) -> bool {
+        self.phase != Phase::Vacant && self.epoch == epoch
+    }
+
+    /// Whether the record at `offset` may run as far as the hole map goes.
+    pub(crate) fn map_allows(&self, offset: Offset) -> bool {
+        self.map
+            .highest_allowed
+            .is_none_or(|highest| offset.get() <= highest)
+    }
+
+    /// Whether a commit is due for the sake of this partition.
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.phase != Phase::Vacant
+            && (self.committed.ambiguous > 0
+                || self.committed.stored != Some(self.tracker.version()))
+    }
+
+    /// Over a bound of its own.
+    pub(crate) fn is_over(&self, bounds: &BufferConfig) -> bool {
+        self.buffered >= bounds.partition_records || self.buffered_bytes >= bounds.partition_bytes
+    }
+
+    /// Well below its bounds: half of them, so that what a pause threw away is fetched again once for many.
+    pub(crate) fn is_well_below(&self, bounds: &BufferConfig) -> bool {
+        self.buffered <= bounds.partition_records / 2
+            && self.buffered_bytes <= bounds.partition_bytes / 2
+    }
+}
+
+/// What of a partition's state the broker has.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct CommitState {
+    /// Version of the tracker that the broker acknowledged.
+    pub(crate) stored: Option<u64>,
+    /// Version in the plan that is under way.
+    pub(crate) in_flight: Option<u64>,
+    /// Acknowledged commits still needed, since a request without an answer may land late.
+    pub(crate) ambiguous: u8,
+    /// Not before this time.
+    pub(crate) not_before: Timestamp,
+    /// Whether the broker denies commits.
+    pub(crate) denied: bool,
+}
+
+/// After a commit without an answer: an old request can land behind one newer commit, not behind two that were
+/// acknowledged one after the other.
+pub(crate) const AMBIGUOUS_COMMITS: u8 = 2;
+
+/// Back-pressure by the size of the hole map.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct MapPressure {
+    /// While the map is too long: the highest offset that may still run.
+    pub(crate) highest_allowed: Option<i64>,
+    /// Completions since the last judgement.
+    pub(crate) since_judged: u64,
+    /// Characters of the map at the last judgement.
+    pub(crate) chars: usize,
+}
+
+/// Completions between two judgements of a map that is not too long; a judgement walks the words of the
+/// window.
+const JUDGE_EVERY: u64 = 1024;
+/// The same for a map that is: it should be freed soon, and only records below its highest run.
+const JUDGE_BLOCKED_EVERY: u64 = 64;
+/// A wide window is judged less often, so that judging stays below a few nanoseconds a record.
+const OFFSETS_A_COMPLETION: u64 = 256;
+
+impl Partition {
+    /// Whether enough has changed to look at the map's length again.
+    pub(crate) fn map_judgement_due(&self) -> bool {
+        let every = if let Some(allowed) = self.map.highest_allowed {
+            if self.tracker.highest_complete() > allowed {
+                // A record that was running has moved the top: what lies below it must run, or the map could
+                // never shrink.
+                return true;
+            }
+            // With nothing running no completion will come to bring the count up.
+            if self.out == 0 {
+                1
+            } else {
+                JUDGE_BLOCKED_EVERY
+            }
+        } else {
+            JUDGE_EVERY.max(self.tracker.span() / OFFSETS_A_COMPLETION)
+        };
+        self.map.since_judged >= every
+    }
+
+    /// Looks at the map's length and says whether lanes that waited for it have to be looked at again.
+    pub(crate) fn judge_map(&mut self, limits: &Limits) -> bool {
+        self.map.since_judged = 0;
+        let before = self.map.highest_allowed;
+        let map = self.tracker.snapshot();
+        self.map.chars = plain_text_len(&map);
+        let blocked = if map.span() >= limits.max_window {
+            true
+        } else if self.map.chars <= limits.threshold_chars {
+            false
+        } else {
+            // Only here is the cost of compression paid.
+            let text = commit_text(&map, limits);
+            self.map.chars = text.inner_chars;
+            text.blocked
+        };
+        self.map.highest_allowed = blocked.then(|| map.highest_complete());
+        before.is_some() && before != self.map.highest_allowed
+    }
+}
+
+/// From which offset on which leader epoch applies, for the epochs that a commit may still need.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LeaderEpochs {
+    /// Epoch of the last record below the first entry's offset.
+    before: Option<i32>,
+    changes: VecDeque<(Offset, i32)>,
+}
+
+/// More changes than this inside one window are merged: an older epoch is always a valid, weaker claim.
+const KEPT_CHANGES: usize = 64;
+
+impl LeaderEpochs {
+    fn starting(epoch: Option<i32>) -> Self {
+        Self {
+            before: epoch,
+            changes: VecDeque::new(),
+        }
+    }
+
+    /// Notes the epoch of a received record.
+    pub(crate) fn note(&mut self, offset: Offset, epoch: Option<i32>) {
+        let Some(epoch) = epoch else { return };
+        let last = self.changes.back().map(|change| change.1).or(self.before);
+        if last.is_some_and(|last| last >= epoch) || self.changes.len() >= KEPT_CHANGES {
+            return;
+        }
+        self.changes.push_back((offset, epoch));
+    }
+
+    /// Epoch of the last record below `base`.
+    pub(crate) fn below(&mut self, base: Offset) -> Option<i32> {
+        while let Some((offset, epoch)) = self.changes.front().copied() {
+            if offset >= base {
+                break;
+            }
+            self.before = Some(epoch);
+            self.changes.pop_front();
+        }
+        self.before
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(offset: i64) -> Offset {
+        Offset::new(offset).expect("not negative")
+    }
+
+    #[test]
+    fn a_commit_carries_the_leader_epoch_of_the_last_record_below_its_base() {
+        let mut epochs = LeaderEpochs::starting(Some(3));
+        epochs.note(at(10), Some(3));
+        epochs.note(at(20), Some(5));
+        assert_eq!(epochs.below(at(15)), Some(3));
+        assert_eq!(epochs.below(at(20)), Some(3));
+        assert_eq!(epochs.below(at(21)), Some(5));
+    }
+
+    #[test]
+    fn a_broker_without_leader_epochs_gives_none() {
+        let mut epochs = LeaderEpochs::starting(None);
+        epochs.note(at(10), None);
+        assert_eq!(epochs.below(at(15)), None);
+    }
+}

@@ -1,0 +1,166 @@
+//! One route's workers: who holds how much, and who takes the next lane.
+//!
+//! A pinned route fills the worker that is busy already as long as what is queued there is short in time, then
+//! wakes an idle one. A pool counts its runs and leaves the rest to the pool.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::config::{RouteConfig, Shape};
+use crate::ids::{PartitionSlot, Timestamp, WorkerIndex};
+use crate::service::ServiceTime;
+use crate::work::Task;
+
+#[derive(Debug)]
+pub(crate) struct Worker<P> {
+    /// Calls handed over and not reported: records, or batches.
+    pub(crate) held: u32,
+    /// Its running attempt takes long: nothing is queued behind it.
+    pub(crate) stuck: bool,
+    /// Handed over at the end of this event.
+    pub(crate) pending: Vec<Task<P>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Route<P> {
+    pub(crate) config: RouteConfig,
+    pub(crate) service: ServiceTime,
+    pub(crate) workers: Vec<Worker<P>>,
+    /// Workers that hold nothing, the latest on top, so that warm ones are used first.
+    idle: Vec<WorkerIndex>,
+    /// The worker that new lanes go to while it has room.
+    favourite: WorkerIndex,
+    /// Workers with something pending.
+    pub(crate) touched: Vec<WorkerIndex>,
+    /// Runs of a pool that are out.
+    pub(crate) runs: u32,
+    /// Partitions with lanes that may run, each once, served in turn.
+    pub(crate) queue: VecDeque<PartitionSlot>,
+    /// When the batch that is filling up has to go.
+    pub(crate) batch_due: Option<Timestamp>,
+}
+
+impl<P> Route<P> {
+    pub(crate) fn new(config: RouteConfig) -> Self {
+        let count = match config.shape {
+            Shape::Pinned { workers } => workers.max(1),
+            Shape::Pool { .. } => 0,
+        };
+        Self {
+            config,
+            service: ServiceTime::unknown(),
+            workers: (0..count)
+                .map(|_| Worker {
+                    held: 0,
+                    stuck: false,
+                    pending: Vec::new(),
+                })
+                .collect(),
+            idle: (0..count).rev().map(WorkerIndex).collect(),
+            favourite: WorkerIndex(0),
+            touched: Vec::new(),
+            runs: 0,
+            queue: VecDeque::new(),
+            batch_due: None,
+        }
+    }
+
+    /// Calls that one worker may hold: of batches one, since a batch is as long as its slowest record.
+    pub(crate) fn depth(&self) -> u32 {
+        if self.config.batch.is_some() {
+            1
+        } else {
+            self.service.depth()
+        }
+    }
+
+    fn has_room(&self, worker: WorkerIndex) -> bool {
+        let state = &self.workers[worker.index()];
+        !state.stuck && state.held < self.depth()
+    }
+
+    /// How many more calls `worker` may hold.
+    pub(crate) fn room(&self, worker: WorkerIndex) -> u32 {
+        let state = &self.workers[worker.index()];
+        if state.stuck {
+            0
+        } else {
+            self.depth().saturating_sub(state.held)
+        }
+    }
+
+    /// The worker that takes the next lane, or `None` while all are full.
+    pub(crate) fn place(&mut self) -> Option<WorkerIndex> {
+        if !self.service.spreads() && self.has_room(self.favourite) {
+            return Some(self.favourite);
+        }
+        while let Some(worker) = self.idle.pop() {
+            // Entries go stale when a lane went to its own worker directly.
+            if self.workers[worker.index()].held == 0 {
+                self.favourite = worker;
+                return Some(worker);
+            }
+        }
+        if self.has_room(self.favourite) {
+            return Some(self.favourite);
+        }
+        if self.depth() <= 1 {
+            // With a depth of one whoever has room is idle, and no idle one was left.
+            return None;
+        }
+        let found = (0..self.workers.len())
+            .map(|index| WorkerIndex(index as u32))
+            .filter(|worker| self.has_room(*worker))
+            .min_by_key(|worker| self.workers[worker.index()].held)?;
+        self.favourite = found;
+        Some(found)
+    }
+
+    /// Whether a pool may start another run.
+    pub(crate) fn pool_has_room(&self) -> bool {
+        matches!(self.config.shape, Shape::Pool { concurrency } if self.runs < concurrency.max(1))
+    }
+
+    /// Puts a task into the next hand-over to `worker`.
+    pub(crate) fn give(&mut self, worker: WorkerIndex, task: Task<P>) {
+        let state = &mut self.workers[worker.index()];
+        state.held += 1;
+        if state.pending.is_empty() {
+            self.touched.push(worker);
+        }
+        state.pending.push(task);
+    }
+
+    /// Takes in that `worker` reported `calls` calls.
+    pub(crate) fn give_back(&mut self, worker: WorkerIndex, calls: u32) {
+        let state = &mut self.workers[worker.index()];
+        if calls == 0 {
+            return;
+        }
+        state.held = state.held.saturating_sub(calls);
+        state.stuck = false;
+        if state.held == 0 {
+            self.idle.push(worker);
+            // Each report of an idle worker adds an entry and `place` drops the stale ones; a bound keeps the
+            // list from growing when `place` is not asked.
+            if self.idle.len() > 2 * self.workers.len() {
+                let workers = &self.workers;
+                let mut seen = vec![false; workers.len()];
+                self.idle.retain(|worker| {
+                    workers[worker.index()].held == 0
+                        && !std::mem::replace(&mut seen[worker.index()], true)
+                });
+            }
+        }
+    }
+
+    /// The most records that one run of a pool takes: what fits into a slow attempt, so that an assignment
+    /// that ends gets them back soon.
+    pub(crate) fn run_length(&self) -> u32 {
+        self.service.depth()
+    }
+
+    pub(crate) fn batch_wait(&self) -> Duration {
+        self.config.batch.map_or(Duration::ZERO, |batch| batch.wait)
+    }
+}

@@ -1,0 +1,178 @@
+//! What an observer may see of the core at one moment.
+
+use std::time::Duration;
+
+use keyway_offsets::{HoleMap, Limits};
+
+use crate::core::Core;
+use crate::gate::Gate;
+use crate::ids::{PartitionSlot, RouteId};
+use crate::partition::Phase;
+
+/// What has happened since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counters {
+    /// Records received and not complete yet at that time.
+    pub received: u64,
+    /// Records that arrived again and were passed over because the restored map says that they are complete.
+    pub skipped_complete: u64,
+    /// Records that arrived twice under one assignment.
+    pub repeated: u64,
+    /// Records completed.
+    pub completed: u64,
+    /// Of these, passed over by the handler's choice.
+    pub skipped: u64,
+    /// Attempts that failed.
+    pub failed: u64,
+    /// Results that came after their assignment had ended.
+    pub late_results: u64,
+    /// Records taken back from a worker that was busy with another.
+    pub taken_back: u64,
+    /// Commit plans made.
+    pub plans: u64,
+    /// Commit requests that the broker acknowledged for at least one partition.
+    pub commits: u64,
+    /// Maps that did not fit and were left out of a commit.
+    pub maps_stripped: u64,
+    /// Times that a smaller cap of the metadata was learned from the broker.
+    pub caps_learned: u64,
+    /// Times that a partition was paused.
+    pub pauses: u64,
+}
+
+/// One assigned partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PartitionStatus {
+    /// Which partition.
+    pub slot: PartitionSlot,
+    /// Base, highest complete offset and holes.
+    pub map: HoleMap,
+    /// One past the highest offset received.
+    pub next: i64,
+    /// Records received and not complete.
+    pub buffered: usize,
+    /// Their bytes.
+    pub buffered_bytes: usize,
+    /// Records at workers.
+    pub running: usize,
+    /// Whether fetching is paused.
+    pub paused: bool,
+    /// Whether it is about to leave.
+    pub revoking: bool,
+    /// Whether records above the highest complete one wait because the hole map is too long.
+    pub blocked_by_map: bool,
+    /// Characters of the hole map's text when it was last judged.
+    pub map_chars: usize,
+    /// Whether something is not committed yet.
+    pub dirty: bool,
+    /// Whether the broker denies commits.
+    pub commit_denied: bool,
+    /// Lanes that wait for an attempt of an ended assignment to finish.
+    pub stale_lanes: usize,
+}
+
+/// One route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RouteStatus {
+    /// Which route.
+    pub route: RouteId,
+    /// Mean time of an attempt, lately.
+    pub mean_service: Duration,
+    /// Records that one worker may hold at the moment.
+    pub depth: u32,
+}
+
+/// The core at one moment.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Status {
+    /// Assigned partitions, by slot.
+    pub partitions: Vec<PartitionStatus>,
+    /// The routes.
+    pub routes: Vec<RouteStatus>,
+    /// Records in the core and at workers.
+    pub records: usize,
+    /// Their bytes.
+    pub bytes: usize,
+    /// Records at workers.
+    pub running: usize,
+    /// Lanes that hold a record.
+    pub lanes: usize,
+    /// Entries of the retry queue.
+    pub retries: usize,
+    /// Whether the buffers are full.
+    pub full: bool,
+    /// Limits of the metadata as learned.
+    pub limits: Limits,
+    /// What has happened since the start.
+    pub counters: Counters,
+}
+
+impl<P, G: Gate<P>> Core<P, G> {
+    /// What has happened since the start.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Records in the core and at workers, and how many of them are at workers.
+    pub fn load(&self) -> (usize, usize) {
+        (self.totals.records, self.totals.out)
+    }
+
+    /// A snapshot. Its cost follows the partitions, the words of their windows and the lanes.
+    pub fn status(&self) -> Status {
+        let mut stale = vec![0; self.partitions.len()];
+        for lane in self.lanes.iter() {
+            let epoch = self.partitions[lane.slot.index()].epoch;
+            if lane.out > 0 && lane.out_epoch != epoch {
+                stale[lane.slot.index()] += 1;
+            }
+        }
+        let partitions = self
+            .partitions
+            .iter()
+            .enumerate()
+            .filter(|(_, partition)| partition.phase != Phase::Vacant)
+            .map(|(index, partition)| PartitionStatus {
+                slot: PartitionSlot(index as u32),
+                map: partition.tracker.snapshot(),
+                next: partition.tracker.next().get(),
+                buffered: partition.buffered,
+                buffered_bytes: partition.buffered_bytes,
+                running: partition.out,
+                paused: partition.paused,
+                revoking: partition.phase == Phase::Revoking,
+                blocked_by_map: partition.map.highest_allowed.is_some(),
+                map_chars: partition.map.chars,
+                dirty: partition.is_dirty(),
+                commit_denied: partition.committed.denied,
+                stale_lanes: stale[index],
+            })
+            .collect();
+        let routes = self
+            .routes
+            .iter()
+            .enumerate()
+            .map(|(index, route)| RouteStatus {
+                route: RouteId(index as u16),
+                mean_service: route.service.mean(),
+                depth: route.depth(),
+            })
+            .collect();
+        Status {
+            partitions,
+            routes,
+            records: self.totals.records,
+            bytes: self.totals.bytes,
+            running: self.totals.out,
+            lanes: self.lanes.len(),
+            retries: self.retries.len(),
+            full: self.is_full(),
+            limits: self.commits.limits,
+            counters: self.counters,
+        }
+    }
+}
