@@ -12,6 +12,7 @@
 
 mod bit_set;
 mod byte_array;
+mod compressed;
 mod encoding;
 mod run_length;
 mod zstd;
@@ -58,10 +59,10 @@ impl Shape {
             runs: 0,
             longest_run: 0,
         };
-        for run in run_length::runs(map) {
+        run_length::for_each_run(map, |run| {
             shape.runs += 1;
             shape.longest_run = shape.longest_run.max(run);
-        }
+        });
         shape
     }
 
@@ -103,22 +104,10 @@ pub fn encode(map: &HoleMap) -> Encoded {
     let Some((form, len)) = shape.shortest() else {
         return nothing;
     };
-    let mut best: Option<(Encoding, Vec<u8>)> = None;
-    let mut best_len = len;
-    for form in Form::ALL {
-        let Some(len) = shape.body_len(form) else {
-            continue;
-        };
-        if !zstd::may_shorten(len, best_len) {
-            continue;
-        }
-        let framed = zstd::compress(&write_body(map, form, len));
-        if let Some(framed) = framed.filter(|framed| framed.len() < best_len) {
-            best_len = framed.len();
-            best = Some((form.compressed(), framed));
-        }
-    }
-    let (encoding, body) = best.unwrap_or_else(|| (form.plain(), write_body(map, form, len)));
+    let (encoding, body) = match compressed::shortest(map, &shape, len) {
+        Some((form, frame)) => (form.compressed(), frame),
+        None => (form.plain(), write_body(map, form, len)),
+    };
     let mut bytes = Vec::with_capacity(1 + body.len());
     bytes.extend(encoding.magic());
     bytes.extend_from_slice(&body);

@@ -14,22 +14,35 @@ use super::encoding::Width;
 use crate::error::{DecodeError, NotCanonical};
 use crate::hole_map::HoleMap;
 
-/// The runs of a map that is not caught up: the first is its first hole.
-pub(super) fn runs(map: &HoleMap) -> impl Iterator<Item = u64> + '_ {
-    let holes = map.holes();
-    let next_starts = holes.iter().skip(1).map(|hole| hole.first.position());
-    let ends = next_starts.chain(std::iter::once(map.end()));
-    holes.iter().zip(ends).flat_map(|(hole, end)| {
-        // Nothing follows a hole that ends the span.
-        let complete = end - hole.last.position() - 1;
-        std::iter::once(hole.len()).chain((complete > 0).then_some(complete))
-    })
+/// Calls `each` with every run of a map that is not caught up: the first is its first hole.
+///
+/// A loop and not an iterator, since this is what encoding a map with many holes does most.
+pub(super) fn for_each_run(map: &HoleMap, mut each: impl FnMut(u64)) {
+    let Some((first, rest)) = map.holes().split_first() else {
+        return;
+    };
+    each(first.len());
+    let mut complete_from = first.last.position() + 1;
+    for hole in rest {
+        each(hole.first.position() - complete_from);
+        each(hole.len());
+        complete_from = hole.last.position() + 1;
+    }
+    // Nothing follows a hole that ends the span.
+    if complete_from < map.end() {
+        each(map.end() - complete_from);
+    }
 }
 
 pub(super) fn write(map: &HoleMap, width: Width, len: usize) -> Vec<u8> {
     let mut body = Vec::with_capacity(len);
-    for run in runs(map) {
-        width.push(&mut body, run);
+    match width {
+        Width::Short => for_each_run(map, |run| {
+            body.extend_from_slice(&(run as u16).to_be_bytes())
+        }),
+        Width::Int => for_each_run(map, |run| {
+            body.extend_from_slice(&(run as u32).to_be_bytes())
+        }),
     }
     debug_assert_eq!(body.len(), len);
     body

@@ -3,6 +3,9 @@
 //! Three things are refused before anything is decompressed: what is not a frame, what follows it, and
 //! room for more content than a body may have. The room is never sized by what the frame announces.
 
+use std::cell::RefCell;
+use std::io;
+
 use zstd::bulk::{Compressor, Decompressor};
 use zstd::zstd_safe::{self, CParameter};
 
@@ -20,22 +23,25 @@ const FRAME_MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
 /// to 64 times as much (bits that alternate).
 pub(super) const MAX_BODY_BYTES: usize = 1 << 20;
 
-/// A frame with content takes at least a magic number, a descriptor, a window, a block header and a byte.
-const SHORTEST_FRAME_BYTES: usize = 4 + 1 + 1 + 3 + 1;
+/// No frame is shorter: it takes at least a magic number, a descriptor, a window, a block header and a byte.
+pub(super) const SHORTEST_FRAME_BYTES: usize = 4 + 1 + 1 + 3 + 1;
 
-/// Whether compressing a body of `len` bytes may give less than `best` bytes.
-pub(super) const fn may_shorten(len: usize, best: usize) -> bool {
-    best > SHORTEST_FRAME_BYTES && len <= MAX_BODY_BYTES
+thread_local! {
+    /// Making a compressor costs more than most bodies take to compress. What it gives does not depend
+    /// on what it compressed before.
+    static COMPRESSOR: RefCell<Option<Compressor<'static>>> = RefCell::new(new_compressor().ok());
 }
 
-/// The frame of `body`, or `None` if the library can't, which is never needed: the plain form stands.
+fn new_compressor() -> io::Result<Compressor<'static>> {
+    let mut compressor = Compressor::new(LEVEL)?;
+    // Without the content's length a frame's header is 6 bytes, whatever the length.
+    compressor.set_parameter(CParameter::ContentSizeFlag(false))?;
+    Ok(compressor)
+}
+
+/// The frame of `body`, or `None` if the library has no memory for it: the plain form stands.
 pub(super) fn compress(body: &[u8]) -> Option<Vec<u8>> {
-    let mut compressor = Compressor::new(LEVEL).ok()?;
-    // Without the content's length the header is 6 bytes, whatever the length.
-    compressor
-        .set_parameter(CParameter::ContentSizeFlag(false))
-        .ok()?;
-    compressor.compress(body).ok()
+    COMPRESSOR.with_borrow_mut(|compressor| compressor.as_mut()?.compress(body).ok())
 }
 
 /// The content of the one frame that `frame` is, at most `longest` bytes.
