@@ -19,6 +19,10 @@ use crate::bitmap::Bitmap;
 use crate::hole_map::HoleMap;
 use crate::offset::Offset;
 
+/// Incomplete offsets take an entry for every chunk, so a map that was made up, with a hole from here to
+/// the end of the number line, must not be followed there.
+const RESTORED_OFFSETS: u64 = 1 << 34;
+
 /// What a received offset is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Received {
@@ -53,12 +57,18 @@ impl Tracker {
     }
 
     /// The state that a committed map describes.
+    ///
+    /// A map far wider than any window is taken as far as 2^34 offsets; what lies above counts as
+    /// incomplete then, which repeats work and loses none.
     pub fn restore(map: &HoleMap) -> Self {
         let start = map.base().position();
         let mut bits = Bitmap::new(start);
         let mut complete_end = start;
         let holes = map.holes();
         for (index, hole) in holes.iter().enumerate() {
+            if hole.last.position() - start >= RESTORED_OFFSETS {
+                break;
+            }
             let from = hole.last.position() + 1;
             let to = holes
                 .get(index + 1)

@@ -38,10 +38,10 @@ pub(super) fn write(map: &HoleMap, width: Width, len: usize) -> Vec<u8> {
     let mut body = Vec::with_capacity(len);
     match width {
         Width::Short => for_each_run(map, |run| {
-            body.extend_from_slice(&(run as u16).to_be_bytes())
+            body.extend_from_slice(&(run as u16).to_be_bytes());
         }),
         Width::Int => for_each_run(map, |run| {
-            body.extend_from_slice(&(run as u32).to_be_bytes())
+            body.extend_from_slice(&(run as u32).to_be_bytes());
         }),
     }
     debug_assert_eq!(body.len(), len);

@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::io;
 
-use zstd::bulk::{Compressor, Decompressor};
+use zstd::bulk::Compressor;
 use zstd::zstd_safe::{self, CParameter};
 
 use crate::error::{DecodeError, NotCanonical, ZstdFault};
@@ -44,18 +44,22 @@ pub(super) fn compress(body: &[u8]) -> Option<Vec<u8>> {
     COMPRESSOR.with_borrow_mut(|compressor| compressor.as_mut()?.compress(body).ok())
 }
 
+/// zstd's answer when the content does not fit the room: `ZSTD_error_dstSize_tooSmall`, fixed since 1.3.
+const OUT_OF_ROOM: usize = 0_usize.wrapping_sub(70);
+
 /// The content of the one frame that `frame` is, at most `longest` bytes.
 pub(super) fn decompress(frame: &[u8], longest: u64) -> Result<Vec<u8>, DecodeError> {
     check_frame(frame).map_err(DecodeError::BadZstd)?;
     let bound = usize::try_from(longest)
         .unwrap_or(usize::MAX)
         .min(MAX_BODY_BYTES);
-    let fault = |_| DecodeError::BadZstd(ZstdFault::Corrupt);
     let mut body = Vec::with_capacity(bound);
-    Decompressor::new()
-        .map_err(fault)?
-        .decompress_to_buffer(frame, &mut body)
-        .map_err(fault)?;
+    zstd_safe::decompress(&mut body, frame).map_err(|code| {
+        DecodeError::BadZstd(match code {
+            OUT_OF_ROOM => ZstdFault::TooLong { bound },
+            _ => ZstdFault::Corrupt,
+        })
+    })?;
     if check_frame(&body).is_ok() {
         return Err(DecodeError::NotCanonical(NotCanonical::NestedZstd));
     }
