@@ -3,5 +3,7 @@
 
 mod blocking;
 pub mod cluster;
+mod hex;
 pub mod java;
+pub mod peer;
 pub mod wait;

@@ -17,9 +17,11 @@ impl Cluster {
         topic.config.extend(config);
         let made = blocking::wait_for(self.admin.create_topics([&topic], &admin_options()));
         let made = made.unwrap_or_else(|error| panic!("topic {name} was not made: {error}"));
-        made.into_iter().for_each(|made| {
-            drop(made.unwrap_or_else(|why| panic!("topic {name} was not made: {why:?}")))
-        });
+        for made in made {
+            if let Err((_, why)) = made {
+                panic!("topic {name} was not made: {why}");
+            }
+        }
         wait::until(
             "every partition of a new topic has a leader",
             PATIENCE,
@@ -38,10 +40,10 @@ impl Cluster {
             .expect("an offset from a test is valid");
         let cut = blocking::wait_for(self.admin.delete_records(&list, &admin_options()));
         let cut = cut.unwrap_or_else(|error| panic!("{topic}[{partition}] was not cut: {error}"));
-        cut.elements().iter().for_each(|cut| {
+        for cut in cut.elements() {
             cut.error()
-                .unwrap_or_else(|why| panic!("{topic}[{partition}]: {why}"))
-        });
+                .unwrap_or_else(|why| panic!("{topic}[{partition}] was not cut: {why}"));
+        }
     }
 
     /// The node that leads a partition now. With `offsets.topic.num.partitions=1`, the leader of partition 0 of
