@@ -1,0 +1,203 @@
+//! Which of librdkafka's properties an application may set, and what the engine sets itself.
+
+use rdkafka::ClientConfig;
+
+/// A property that the engine can't work with.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The value would break what the engine promises.
+    #[error("`{property}` = `{value}` can't be used: {reason}. {instead}")]
+    Refused {
+        /// The property's name.
+        property: &'static str,
+        /// The value that was given.
+        value: String,
+        /// What it would break.
+        reason: &'static str,
+        /// What to do.
+        instead: &'static str,
+    },
+    /// A property that has to be there.
+    #[error("`{property}` is missing: {reason}")]
+    Missing {
+        /// The property's name.
+        property: &'static str,
+        /// What it is needed for.
+        reason: &'static str,
+    },
+}
+
+/// Where a partition without a committed offset starts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum StartWish {
+    /// At the first record that the log holds.
+    Earliest,
+    /// Behind the last record.
+    Latest,
+}
+
+/// How far librdkafka reads ahead. A value that the application sets itself wins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Prefetch {
+    /// `queued.min.messages`: records of a partition to have ready.
+    pub(crate) min_messages: u32,
+    /// `fetch.queue.backoff.ms`: the wait after the queue was full.
+    pub(crate) queue_backoff_ms: u32,
+    /// `queued.max.messages.kbytes`: the most that a partition's queue takes.
+    pub(crate) max_kbytes: u32,
+    /// `fetch.message.max.bytes`: the most of a partition in one fetch.
+    pub(crate) fetch_message_max_bytes: u32,
+}
+
+impl Default for Prefetch {
+    fn default() -> Self {
+        Self {
+            min_messages: 10_000,
+            queue_backoff_ms: 0,
+            max_kbytes: 65_536,
+            fetch_message_max_bytes: 1_048_576,
+        }
+    }
+}
+
+/// A configuration as the source takes it.
+#[derive(Clone, Debug)]
+pub(crate) struct Prepared {
+    /// Checked, with the engine's own properties set.
+    pub(crate) client: ClientConfig,
+    /// What the application's `auto.offset.reset` says, if it is set.
+    pub(crate) start: Option<StartWish>,
+}
+
+/// Property, the only value it may have, what any other breaks, what to do.
+struct Rule {
+    property: &'static str,
+    allowed: &'static [&'static str],
+    reason: &'static str,
+    instead: &'static str,
+}
+
+const RULES: &[Rule] = &[
+    Rule {
+        property: "enable.auto.commit",
+        allowed: &["false"],
+        reason: "librdkafka would commit offsets of records that no handler has finished, without the hole map",
+        instead: "Leave it out: the engine commits, as often as its commit interval says",
+    },
+    Rule {
+        property: "auto.commit.enable",
+        allowed: &["false"],
+        reason: "librdkafka would commit offsets of records that no handler has finished, without the hole map",
+        instead: "Leave it out: the engine commits, as often as its commit interval says",
+    },
+    Rule {
+        property: "enable.auto.offset.store",
+        allowed: &["false"],
+        reason: "librdkafka would store offsets of records that no handler has finished",
+        instead: "Leave it out: the engine keeps track of offsets itself",
+    },
+    Rule {
+        property: "enable.partition.eof",
+        allowed: &["true"],
+        reason: "behind control records and aborted ones the engine learns its position from this event alone",
+        instead: "Leave it out",
+    },
+    Rule {
+        property: "offset.store.method",
+        allowed: &["broker"],
+        reason: "hole maps are kept beside the offsets on the broker",
+        instead: "Leave it out",
+    },
+    Rule {
+        property: "log.queue",
+        allowed: &["false"],
+        reason: "log lines would collect in a queue that nobody reads",
+        instead: "Leave it out: the log goes to `tracing` with the target `librdkafka`",
+    },
+];
+
+/// Checks what the application set. Nothing is changed.
+pub(crate) fn check_properties(config: &ClientConfig) -> Result<(), ConfigError> {
+    for rule in RULES {
+        if let Some(value) = config.get(rule.property) {
+            if !rule.allowed.iter().any(|allowed| same(allowed, value)) {
+                return Err(ConfigError::Refused {
+                    property: rule.property,
+                    value: value.to_owned(),
+                    reason: rule.reason,
+                    instead: rule.instead,
+                });
+            }
+        }
+    }
+    if config.get("group.id").is_none_or(|group| group.is_empty()) {
+        return Err(ConfigError::Missing {
+            property: "group.id",
+            reason: "partitions are shared out and offsets are kept by consumer group",
+        });
+    }
+    start_wish(config).map(drop)
+}
+
+/// Checks the application's properties and sets the engine's.
+pub(crate) fn prepare(config: &ClientConfig, prefetch: Prefetch) -> Result<Prepared, ConfigError> {
+    check_properties(config)?;
+    let start = start_wish(config)?;
+    let mut client = config.clone();
+    client.remove("auto.commit.enable");
+    for (property, value) in [
+        ("enable.auto.commit", "false"),
+        ("enable.auto.offset.store", "false"),
+        ("enable.partition.eof", "true"),
+        // The engine decides where to start; see the commit protocol for what librdkafka would do.
+        ("auto.offset.reset", "error"),
+    ] {
+        client.set(property, value);
+    }
+    for (property, alias, value) in [
+        ("queued.min.messages", None, prefetch.min_messages),
+        ("fetch.queue.backoff.ms", None, prefetch.queue_backoff_ms),
+        ("queued.max.messages.kbytes", None, prefetch.max_kbytes),
+        (
+            "fetch.message.max.bytes",
+            Some("max.partition.fetch.bytes"),
+            prefetch.fetch_message_max_bytes,
+        ),
+    ] {
+        let chosen = client
+            .get(property)
+            .or_else(|| alias.and_then(|alias| client.get(alias)));
+        if chosen.is_none() {
+            client.set(property, value.to_string());
+        }
+    }
+    Ok(Prepared { client, start })
+}
+
+fn start_wish(config: &ClientConfig) -> Result<Option<StartWish>, ConfigError> {
+    let Some(value) = config.get("auto.offset.reset") else {
+        return Ok(None);
+    };
+    match value.to_ascii_lowercase().as_str() {
+        "earliest" | "smallest" | "beginning" => Ok(Some(StartWish::Earliest)),
+        "latest" | "largest" | "end" => Ok(Some(StartWish::Latest)),
+        "error" => Ok(None),
+        _ => Err(ConfigError::Refused {
+            property: "auto.offset.reset",
+            value: value.to_owned(),
+            reason: "it is read as the place where a partition without a committed offset starts",
+            instead: "Use `earliest` or `latest`, or the builder's choice of a start",
+        }),
+    }
+}
+
+/// librdkafka takes several words for a boolean.
+fn same(allowed: &str, value: &str) -> bool {
+    let value = value.trim().to_ascii_lowercase();
+    match allowed {
+        "true" => matches!(value.as_str(), "true" | "t" | "1"),
+        "false" => matches!(value.as_str(), "false" | "f" | "0"),
+        word => value == word,
+    }
+}

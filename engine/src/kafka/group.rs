@@ -1,0 +1,504 @@
+//! What threads other than the poll thread may do: commit, and ask.
+//!
+//! The coordinator does not check who owns a partition, so whether a commit is still ours to make
+//! has to be judged here, at the moment when librdkafka takes it over. Hence one lock, which a change
+//! of the assignment takes as well:
+//!
+//! ```text
+//!   commit:    [ guard (epochs) - member and generation - not lost - hand over ]   wait for answer
+//!   assign:    [ assignment changes ]                                  (lock)      (no lock)
+//! ```
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::close::Closing;
+use super::errors::{ClientError, CommitCode, ErrorCode};
+use super::native::{Call, Client, Element, Failure, OffsetSpec, PartitionList};
+use super::{CloseWatch, TopicPartition};
+
+/// What the source, its group clients and its closer share.
+pub(super) struct Shared {
+    pub(super) client: Client,
+    pub(super) group_id: String,
+    pub(super) closing: Arc<Closing>,
+    lock: Mutex<Assignment>,
+}
+
+/// What the group lock protects, beside librdkafka's own assignment.
+#[derive(Debug, Default)]
+pub(super) struct Assignment {
+    /// Leaving began: no commit any more.
+    pub(super) leaving: bool,
+    /// librdkafka was told to close.
+    pub(super) closing: bool,
+}
+
+impl Shared {
+    pub(super) fn new(client: Client, group_id: String) -> Arc<Self> {
+        Arc::new(Self {
+            client,
+            group_id,
+            closing: Arc::default(),
+            lock: Mutex::default(),
+        })
+    }
+
+    /// The group lock.
+    pub(super) fn lock(&self) -> MutexGuard<'_, Assignment> {
+        self.lock.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The group side of a source, for any thread. Cheap to clone. It does not keep the native client
+/// alive: once the source is gone, calls answer that the client is closed.
+#[derive(Clone)]
+pub struct GroupClient {
+    shared: Arc<Shared>,
+}
+
+impl std::fmt::Debug for GroupClient {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("GroupClient")
+            .field("group", &self.shared.group_id)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One partition's part of a commit.
+#[derive(Clone, Debug)]
+pub(crate) struct CommitOffset<'a> {
+    pub(crate) tp: TopicPartition,
+    /// The next offset to read.
+    pub(crate) offset: i64,
+    /// The leader epoch of the record before `offset`, where known.
+    pub(crate) leader_epoch: Option<i32>,
+    /// The text beside the offset.
+    pub(crate) metadata: &'a str,
+}
+
+/// One partition's part of an answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct PartitionResult {
+    pub(crate) tp: TopicPartition,
+    pub(crate) code: CommitCode,
+}
+
+/// How a commit ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum CommitAnswer {
+    /// Each partition's result, in the order of the request.
+    Answered(Vec<PartitionResult>),
+    /// Nothing is known. The request may still reach a broker, even after later ones. The code is
+    /// there when librdkafka gave up, and missing when the caller's time was over.
+    NoAnswer(Option<ErrorCode>),
+    /// The request was not handed over, and will have no effect.
+    NotSent(NotSent),
+}
+
+/// Why a commit was not handed over.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum NotSent {
+    /// The guard said no: the plan is older than the assignment.
+    Guard,
+    /// The member is not in the group at this moment.
+    NotAMember,
+    /// The assignment is lost; `Lost` comes or has come.
+    AssignmentLost,
+    /// The client is leaving or closed.
+    Closed,
+    /// librdkafka does not take it.
+    Refused(ClientError),
+}
+
+/// What a group has committed for a partition.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Committed {
+    /// `None`: nothing.
+    pub(crate) offset: Option<i64>,
+    /// The leader epoch that was committed with it.
+    pub(crate) leader_epoch: Option<i32>,
+    /// The text beside it: any bytes, since any program may have written it.
+    pub(crate) metadata: Vec<u8>,
+}
+
+/// The offsets that a log has: from `start`, up to but not including `end`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct LogRange {
+    pub(crate) start: i64,
+    /// One past the last, records of open transactions included.
+    pub(crate) end: i64,
+}
+
+/// This member, as the group's protocol names it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Member {
+    pub(crate) id: String,
+    /// The generation, or with the consumer protocol the member's epoch.
+    pub(crate) generation: i32,
+}
+
+/// An OAUTHBEARER token.
+#[derive(Clone)]
+pub(crate) struct Token {
+    /// The token itself.
+    pub(crate) value: String,
+    /// Whom it stands for.
+    pub(crate) principal: String,
+    /// When it ends, milliseconds since 1970.
+    pub(crate) lifetime_ms: i64,
+    /// SASL extensions, KIP-342.
+    pub(crate) extensions: Vec<(String, String)>,
+}
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self {
+            principal,
+            lifetime_ms,
+            ..
+        } = self;
+        f.debug_struct("Token")
+            .field("principal", principal)
+            .field("lifetime_ms", lifetime_ms)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Whoever knows topics' ids. An interface because not every broker does: the mock gives no answer.
+pub(crate) trait TopicIdentity: Send + Sync {
+    /// The id of each topic, in the order of the request; `None` for a topic that has none.
+    fn topic_ids(
+        &self,
+        topics: &[Arc<str>],
+        timeout: Duration,
+    ) -> Result<Vec<Option<[u8; 16]>>, ClientError>;
+}
+
+/// One partition's answer to a question.
+pub(crate) type PerPartition<T> = Vec<(TopicPartition, Result<T, ClientError>)>;
+
+impl GroupClient {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared }
+    }
+
+    fn enter(&self) -> Result<(&Client, Call<'_>), ClientError> {
+        let client = &self.shared.client;
+        Ok((client, client.enter().ok_or(ClientError::Closed)?))
+    }
+
+    /// Commits. `guard` runs under the group lock, as the last thing before the checks of the member
+    /// and the hand-over; when it answers false, nothing is sent. It must not block.
+    ///
+    /// At most one commit at a time: an answer that takes longer than `timeout` leaves a request
+    /// behind that may still take effect.
+    pub(crate) fn commit(
+        &self,
+        offsets: &[CommitOffset<'_>],
+        timeout: Duration,
+        guard: impl FnOnce() -> bool,
+    ) -> CommitAnswer {
+        let mut list = PartitionList::with_capacity(offsets.len());
+        for CommitOffset {
+            tp,
+            offset,
+            leader_epoch,
+            metadata,
+        } in offsets
+        {
+            if let Err(failure) = list.push(
+                &tp.topic,
+                tp.partition,
+                *offset,
+                *leader_epoch,
+                metadata.as_bytes(),
+            ) {
+                return CommitAnswer::NotSent(NotSent::Refused(ClientError::of(failure)));
+            }
+        }
+        let partitions = offsets.iter().map(|offset| &offset.tp);
+        self.commit_list(&list, partitions, timeout, guard)
+    }
+
+    /// As [`GroupClient::commit`], for a list that is made already.
+    pub(super) fn commit_list<'a>(
+        &self,
+        list: &PartitionList,
+        partitions: impl Iterator<Item = &'a TopicPartition>,
+        timeout: Duration,
+        guard: impl FnOnce() -> bool,
+    ) -> CommitAnswer {
+        let Ok((client, _call)) = self.enter() else {
+            return CommitAnswer::NotSent(NotSent::Closed);
+        };
+        let handed_over = {
+            let assignment = self.shared.lock();
+            if assignment.leaving {
+                return CommitAnswer::NotSent(NotSent::Closed);
+            }
+            if !guard() {
+                return CommitAnswer::NotSent(NotSent::Guard);
+            }
+            if client.assignment_lost() {
+                return CommitAnswer::NotSent(NotSent::AssignmentLost);
+            }
+            if joined(client).is_none() {
+                return CommitAnswer::NotSent(NotSent::NotAMember);
+            }
+            client.hand_over(list)
+        };
+        let handed_over = match handed_over {
+            Ok(handed_over) => handed_over,
+            Err(failure) => {
+                return CommitAnswer::NotSent(NotSent::Refused(ClientError::of(failure)));
+            }
+        };
+        let Some(reply) = handed_over.wait(timeout) else {
+            return CommitAnswer::NoAnswer(None);
+        };
+        if CommitCode::leaves_open(reply.code) {
+            return CommitAnswer::NoAnswer(Some(ErrorCode::of(reply.code)));
+        }
+        // A request that failed as a whole has one code; otherwise each partition has its own.
+        let whole = if reply.partitions.iter().all(|(_, _, code)| *code == 0) {
+            reply.code
+        } else {
+            0
+        };
+        let codes: HashMap<(&str, i32), i32> = reply
+            .partitions
+            .iter()
+            .map(|(topic, partition, code)| {
+                (
+                    (topic.as_str(), *partition),
+                    if *code == 0 { whole } else { *code },
+                )
+            })
+            .collect();
+        let unanswered = if reply.code == 0 { MISSING } else { reply.code };
+        CommitAnswer::Answered(
+            partitions
+                .map(|tp| {
+                    let code = codes
+                        .get(&(&*tp.topic, tp.partition))
+                        .copied()
+                        .unwrap_or(unanswered);
+                    PartitionResult {
+                        tp: tp.clone(),
+                        code: CommitCode::of(code, &tp.topic),
+                    }
+                })
+                .collect(),
+        )
+    }
+
+    /// What the group has committed, with require-stable whatever the isolation level is: a
+    /// partition with an open transaction is a transient error of that partition.
+    ///
+    /// # Errors
+    /// As a whole when the coordinator gives no answer in time; each partition for itself otherwise.
+    pub(crate) fn committed(
+        &self,
+        partitions: &[TopicPartition],
+        timeout: Duration,
+    ) -> Result<PerPartition<Committed>, ClientError> {
+        if partitions.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (client, _call) = self.enter()?;
+        let list = list_of(partitions)?;
+        let answers = client
+            .group_offsets(&self.shared.group_id, &list, timeout, |element| {
+                keyed(&element, || Committed {
+                    offset: (element.offset >= 0).then_some(element.offset),
+                    leader_epoch: element.leader_epoch,
+                    metadata: element.metadata.to_vec(),
+                })
+            })
+            .map_err(ClientError::of)?;
+        Ok(spread(partitions, answers))
+    }
+
+    /// The range of offsets that each partition's log has now.
+    ///
+    /// # Errors
+    /// As a whole when there is no answer in time; each partition for itself otherwise.
+    pub(crate) fn log_range(
+        &self,
+        partitions: &[TopicPartition],
+        timeout: Duration,
+    ) -> Result<PerPartition<LogRange>, ClientError> {
+        let deadline = Instant::now() + timeout;
+        let starts = self.log_offsets(partitions, OffsetSpec::Earliest, timeout)?;
+        let left = deadline.saturating_duration_since(Instant::now());
+        let ends = self.log_offsets(partitions, OffsetSpec::Latest, left)?;
+        Ok(starts
+            .into_iter()
+            .zip(ends)
+            .map(|((tp, start), (_, end))| {
+                (
+                    tp,
+                    start.and_then(|start| end.map(|end| LogRange { start, end })),
+                )
+            })
+            .collect())
+    }
+
+    /// The first offset of each partition whose record is of `timestamp` (milliseconds since 1970) or
+    /// later; `None` when there is no such record.
+    ///
+    /// # Errors
+    /// As [`GroupClient::log_range`].
+    pub(crate) fn offsets_for_time(
+        &self,
+        partitions: &[TopicPartition],
+        timestamp: i64,
+        timeout: Duration,
+    ) -> Result<PerPartition<Option<i64>>, ClientError> {
+        let offsets = self.log_offsets(partitions, OffsetSpec::Time(timestamp.max(0)), timeout)?;
+        Ok(offsets
+            .into_iter()
+            .map(|(tp, offset)| (tp, offset.map(|offset| (offset >= 0).then_some(offset))))
+            .collect())
+    }
+
+    fn log_offsets(
+        &self,
+        partitions: &[TopicPartition],
+        spec: OffsetSpec,
+        timeout: Duration,
+    ) -> Result<PerPartition<i64>, ClientError> {
+        if partitions.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (client, _call) = self.enter()?;
+        let mut list = PartitionList::with_capacity(partitions.len());
+        for tp in partitions {
+            list.push(&tp.topic, tp.partition, spec.as_offset(), None, &[])
+                .map_err(ClientError::of)?;
+        }
+        let answers = client
+            .log_offsets(&list, timeout, |element| keyed(&element, || element.offset))
+            .map_err(ClientError::of)?;
+        Ok(spread(partitions, answers))
+    }
+
+    /// This member; `None` while it is not in the group.
+    pub(crate) fn member(&self) -> Option<Member> {
+        let (client, _call) = self.enter().ok()?;
+        joined(client)
+    }
+
+    /// Gives librdkafka the token that [`SourceEvent::TokenRefresh`](super::SourceEvent) asked for.
+    ///
+    /// # Errors
+    /// When the token does not follow the rules of OAUTHBEARER; say so with
+    /// [`GroupClient::set_token_failure`].
+    pub(crate) fn set_token(&self, token: &Token) -> Result<(), ClientError> {
+        let (client, _call) = self.enter()?;
+        client
+            .set_token(
+                &token.value,
+                &token.principal,
+                token.lifetime_ms,
+                &token.extensions,
+            )
+            .map_err(ClientError::of)
+    }
+
+    /// Says that there is no token; librdkafka asks again 10 s later.
+    ///
+    /// # Errors
+    /// When the client is closed.
+    pub(crate) fn set_token_failure(&self, reason: &str) -> Result<(), ClientError> {
+        let (client, _call) = self.enter()?;
+        client
+            .set_token_failure(&reason.replace('\0', " "))
+            .map_err(ClientError::of)
+    }
+
+    /// Records that were received and not yet dropped.
+    pub(crate) fn live_records(&self) -> usize {
+        self.shared.client.live()
+    }
+
+    /// What becomes of the native client.
+    pub(crate) fn close_watch(&self) -> CloseWatch {
+        CloseWatch::new(Arc::clone(&self.shared.closing))
+    }
+}
+
+impl TopicIdentity for GroupClient {
+    fn topic_ids(
+        &self,
+        topics: &[Arc<str>],
+        timeout: Duration,
+    ) -> Result<Vec<Option<[u8; 16]>>, ClientError> {
+        if topics.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (client, _call) = self.enter()?;
+        let names: Vec<&str> = topics.iter().map(|topic| &**topic).collect();
+        let described = client
+            .describe_topics(&names, timeout)
+            .map_err(ClientError::of)?;
+        let mut ids: HashMap<String, Option<[u8; 16]>> = HashMap::with_capacity(described.len());
+        for (name, id) in described {
+            let id = id.map_err(|failure| ClientError::about(failure, Some(&name)))?;
+            // A broker without topic ids answers with zeros.
+            ids.insert(name, (id != [0; 16]).then_some(id));
+        }
+        Ok(topics
+            .iter()
+            .map(|topic| ids.get(&**topic).copied().flatten())
+            .collect())
+    }
+}
+
+/// Who this is, if it is in the group. An empty id or a negative generation would commit as a
+/// stranger, which the coordinator accepts.
+fn joined(client: &Client) -> Option<Member> {
+    client
+        .membership()
+        .filter(|(id, generation)| !id.is_empty() && *generation >= 0)
+        .map(|(id, generation)| Member { id, generation })
+}
+
+/// The code of a partition that an answer does not mention.
+const MISSING: i32 = -1;
+
+type Keyed<T> = ((String, i32), Result<T, Failure>);
+
+fn keyed<T>(element: &Element<'_>, read: impl FnOnce() -> T) -> Keyed<T> {
+    let value = if element.code == 0 {
+        Ok(read())
+    } else {
+        Err(Failure::of_code(element.code))
+    };
+    (
+        (element.topic.clone().into_owned(), element.partition),
+        value,
+    )
+}
+
+/// Answers in the order of the request; a partition that has none is an error of that partition.
+fn spread<T>(partitions: &[TopicPartition], answers: Vec<Keyed<T>>) -> PerPartition<T> {
+    let mut answers: HashMap<(String, i32), Result<T, Failure>> = answers.into_iter().collect();
+    partitions
+        .iter()
+        .map(|tp| {
+            let answer = answers
+                .remove(&(tp.topic.to_string(), tp.partition))
+                .unwrap_or_else(|| Err(Failure::of_code(MISSING)))
+                .map_err(|failure| ClientError::about(failure, Some(&tp.topic)));
+            (tp.clone(), answer)
+        })
+        .collect()
+}
+
+pub(super) fn list_of(partitions: &[TopicPartition]) -> Result<PartitionList, ClientError> {
+    PartitionList::of(partitions.iter().map(|tp| (&*tp.topic, tp.partition)))
+        .map_err(ClientError::of)
+}

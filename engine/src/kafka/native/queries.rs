@@ -1,0 +1,264 @@
+//! Questions to the cluster, through librdkafka's admin requests: they need no membership, answer
+//! each partition for itself, and are split by broker there.
+
+use std::ptr::NonNull;
+use std::slice;
+use std::time::Duration;
+
+use rdkafka_sys::{
+    self as sys, rd_kafka_AdminOptions_t, rd_kafka_OffsetSpec_t, rd_kafka_admin_op_t,
+};
+
+use super::client::Client;
+use super::group::{Event, Queue};
+use super::list::{self, Element, PartitionList};
+use super::raw::{self, ErrorText, Failure};
+
+/// Which offset of a log is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OffsetSpec {
+    /// The first that is kept.
+    Earliest,
+    /// One past the last, transactions that are open included.
+    Latest,
+    /// The first record at or after a time, milliseconds since 1970.
+    Time(i64),
+}
+
+impl OffsetSpec {
+    /// How the request writes it, in the place of an offset.
+    pub(crate) fn as_offset(self) -> i64 {
+        match self {
+            Self::Earliest => rd_kafka_OffsetSpec_t::RD_KAFKA_OFFSET_SPEC_EARLIEST as i64,
+            Self::Latest => rd_kafka_OffsetSpec_t::RD_KAFKA_OFFSET_SPEC_LATEST as i64,
+            Self::Time(millis) => millis,
+        }
+    }
+}
+
+/// Options of one request.
+struct Options(NonNull<rd_kafka_AdminOptions_t>);
+
+impl Options {
+    fn new(
+        client: &Client,
+        operation: rd_kafka_admin_op_t,
+        timeout: Duration,
+    ) -> Result<Self, Failure> {
+        // SAFETY: a live client and a known operation.
+        let options = unsafe { sys::rd_kafka_AdminOptions_new(client.handle(), operation) };
+        let options = Self(NonNull::new(options).expect("the operation is one of librdkafka's"));
+        let mut text = ErrorText::new();
+        // SAFETY: live options and a buffer of the size that is given; the code is a local one.
+        let code = unsafe {
+            sys::rd_kafka_AdminOptions_set_request_timeout(
+                options.0.as_ptr(),
+                raw::millis(timeout).clamp(1, 3_600_000),
+                text.as_mut_ptr(),
+                text.capacity(),
+            ) as i32
+        };
+        Failure::check(code).map_err(|failure| Failure {
+            text: text.read(),
+            ..failure
+        })?;
+        Ok(options)
+    }
+}
+
+impl Drop for Options {
+    fn drop(&mut self) {
+        // SAFETY: owned, destroyed once.
+        unsafe { sys::rd_kafka_AdminOptions_destroy(self.0.as_ptr()) };
+    }
+}
+
+/// Time for librdkafka to give its own timeout as the answer.
+const GRACE: Duration = Duration::from_millis(500);
+
+fn answer(queue: &Queue, timeout: Duration) -> Result<Event, Failure> {
+    let event = queue.next(timeout.saturating_add(GRACE)).ok_or_else(|| {
+        Failure::of_code(sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR__TIMED_OUT as i32)
+    })?;
+    // SAFETY: a live event; its error text belongs to it and is copied.
+    let (code, text) = unsafe {
+        (
+            raw::event_error_code(event.0.as_ptr()),
+            raw::owned(sys::rd_kafka_event_error_string(event.0.as_ptr())),
+        )
+    };
+    Failure::check(code).map_err(|failure| Failure {
+        text: text.unwrap_or(failure.text),
+        code,
+    })?;
+    Ok(event)
+}
+
+impl Client {
+    /// What a group has committed. Blocks while a partition's offset is part of an open transaction
+    /// only in so far as the broker says so: such a partition has UNSTABLE_OFFSET_COMMIT.
+    pub(crate) fn group_offsets<T>(
+        &self,
+        group: &str,
+        partitions: &PartitionList,
+        timeout: Duration,
+        mut read: impl FnMut(Element<'_>) -> T,
+    ) -> Result<Vec<T>, Failure> {
+        let group = raw::c_string(group)?;
+        let options = Options::new(
+            self,
+            rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_LISTCONSUMERGROUPOFFSETS,
+            timeout,
+        )?;
+        let queue = Queue::new(self);
+        // SAFETY: live options; the error is ours to free.
+        unsafe {
+            raw::take_error(sys::rd_kafka_AdminOptions_set_require_stable_offsets(
+                options.0.as_ptr(),
+                1,
+            ))?;
+        }
+        // SAFETY: live client, group name, list, options and queue; all are copied. The request is
+        // freed after the call, once.
+        unsafe {
+            let mut request =
+                sys::rd_kafka_ListConsumerGroupOffsets_new(group.as_ptr(), partitions.as_ptr());
+            sys::rd_kafka_ListConsumerGroupOffsets(
+                self.handle(),
+                &mut request,
+                1,
+                options.0.as_ptr(),
+                queue.0.as_ptr(),
+            );
+            sys::rd_kafka_ListConsumerGroupOffsets_destroy(request);
+        }
+        let event = answer(&queue, timeout)?;
+        let mut offsets = Vec::new();
+        // SAFETY: the result and all that it points to belong to the event, which lives to the end.
+        unsafe {
+            let result = sys::rd_kafka_event_ListConsumerGroupOffsets_result(event.0.as_ptr());
+            if !result.is_null() {
+                let mut count = 0;
+                let groups =
+                    sys::rd_kafka_ListConsumerGroupOffsets_result_groups(result, &mut count);
+                for &group in array(groups.cast_const(), count) {
+                    raw::peek_error(sys::rd_kafka_group_result_error(group))?;
+                    offsets.extend(
+                        list::elements(sys::rd_kafka_group_result_partitions(group)).map(&mut read),
+                    );
+                }
+            }
+        }
+        Ok(offsets)
+    }
+
+    /// One offset of each partition's log; the list's offsets are [`OffsetSpec::as_offset`].
+    pub(crate) fn log_offsets<T>(
+        &self,
+        partitions: &PartitionList,
+        timeout: Duration,
+        mut read: impl FnMut(Element<'_>) -> T,
+    ) -> Result<Vec<T>, Failure> {
+        let options = Options::new(
+            self,
+            rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_LISTOFFSETS,
+            timeout,
+        )?;
+        let queue = Queue::new(self);
+        // SAFETY: live client, list, options and queue; the list is copied. The isolation level is
+        // left at its default, read_uncommitted.
+        unsafe {
+            sys::rd_kafka_ListOffsets(
+                self.handle(),
+                partitions.as_ptr(),
+                options.0.as_ptr(),
+                queue.0.as_ptr(),
+            );
+        }
+        let event = answer(&queue, timeout)?;
+        let mut offsets = Vec::new();
+        // SAFETY: as in `group_offsets`.
+        unsafe {
+            let result = sys::rd_kafka_event_ListOffsets_result(event.0.as_ptr());
+            if !result.is_null() {
+                let mut count = 0;
+                let infos = sys::rd_kafka_ListOffsets_result_infos(result, &mut count);
+                for &info in array(infos.cast_const(), count) {
+                    let partition = sys::rd_kafka_ListOffsetsResultInfo_topic_partition(info);
+                    offsets.push(read(list::element(partition)));
+                }
+            }
+        }
+        Ok(offsets)
+    }
+
+    /// The ids of topics, each as name and its sixteen bytes, or the topic's error.
+    pub(crate) fn describe_topics(
+        &self,
+        topics: &[&str],
+        timeout: Duration,
+    ) -> Result<Vec<(String, Result<[u8; 16], Failure>)>, Failure> {
+        let names = topics
+            .iter()
+            .map(|topic| raw::c_string(topic))
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut pointers: Vec<_> = names.iter().map(|name| name.as_ptr()).collect();
+        let options = Options::new(
+            self,
+            rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBETOPICS,
+            timeout,
+        )?;
+        let queue = Queue::new(self);
+        // SAFETY: live client, names, options and queue; the names are copied into the collection,
+        // and that into the request. The collection is freed after the call, once.
+        unsafe {
+            let collection =
+                sys::rd_kafka_TopicCollection_of_topic_names(pointers.as_mut_ptr(), pointers.len());
+            sys::rd_kafka_DescribeTopics(
+                self.handle(),
+                collection,
+                options.0.as_ptr(),
+                queue.0.as_ptr(),
+            );
+            sys::rd_kafka_TopicCollection_destroy(collection);
+        }
+        let event = answer(&queue, timeout)?;
+        let mut described = Vec::new();
+        // SAFETY: as in `group_offsets`.
+        unsafe {
+            let result = sys::rd_kafka_event_DescribeTopics_result(event.0.as_ptr());
+            if !result.is_null() {
+                let mut count = 0;
+                let topics = sys::rd_kafka_DescribeTopics_result_topics(result, &mut count);
+                for &topic in array(topics.cast_const(), count) {
+                    let name =
+                        raw::owned(sys::rd_kafka_TopicDescription_name(topic)).unwrap_or_default();
+                    let id =
+                        raw::peek_error(sys::rd_kafka_TopicDescription_error(topic)).map(|()| {
+                            let id = sys::rd_kafka_TopicDescription_topic_id(topic);
+                            if id.is_null() {
+                                return [0; 16];
+                            }
+                            let high = sys::rd_kafka_Uuid_most_significant_bits(id) as u64;
+                            let low = sys::rd_kafka_Uuid_least_significant_bits(id) as u64;
+                            ((u128::from(high) << 64) | u128::from(low)).to_be_bytes()
+                        });
+                    described.push((name, id));
+                }
+            }
+        }
+        Ok(described)
+    }
+}
+
+/// An array that librdkafka answers; empty for null.
+///
+/// # Safety
+/// `start` is null or points to `count` values that live during `'a`.
+unsafe fn array<'a, T>(start: *const *const T, count: usize) -> &'a [*const T] {
+    if start.is_null() || count == 0 {
+        return &[];
+    }
+    // SAFETY: as the caller vouches.
+    unsafe { slice::from_raw_parts(start, count) }
+}

@@ -1,0 +1,362 @@
+//! The poll thread's end: records, and events that are handled after the records before them.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rdkafka::ClientConfig;
+use rdkafka_sys::rd_kafka_resp_err_t as Rd;
+
+use super::close::{self, CloseWatch, LeaveOutcome, StaticMember};
+use super::errors::ClientError;
+use super::group::{Shared, list_of};
+use super::native::{Batch, Client, MessageFailure, NativeRecord, Stashed};
+use super::rebalance::{Rebalance, starts_list};
+use super::statistics::FetchedBytes;
+use super::{GroupClient, TopicPartition};
+
+/// What a source is opened with.
+#[derive(Clone, Debug)]
+pub(crate) struct SourceConfig {
+    /// librdkafka's properties, as `config::prepare` answers them.
+    pub(crate) client: ClientConfig,
+    /// Names of topics, or patterns that start with `^`.
+    pub(crate) subscription: Vec<String>,
+    /// Whether tokens for OAUTHBEARER come from the application. Then
+    /// [`SourceEvent::TokenRefresh`] asks for them; otherwise librdkafka's own ways apply.
+    pub(crate) token_refresh: bool,
+    /// How long records may outlive the source before the native client is given up, not freed.
+    pub(crate) close_bound: Duration,
+}
+
+impl SourceConfig {
+    /// 60 s.
+    pub(crate) const CLOSE_BOUND: Duration = Duration::from_secs(60);
+
+    pub(crate) fn new(client: ClientConfig, subscription: Vec<String>) -> Self {
+        Self {
+            client,
+            subscription,
+            token_refresh: false,
+            close_bound: Self::CLOSE_BOUND,
+        }
+    }
+}
+
+/// Where a partition is read from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Start {
+    pub(crate) tp: TopicPartition,
+    /// The next offset to read.
+    pub(crate) offset: i64,
+    /// The leader epoch that goes with it; with one, librdkafka checks that the log was not cut off.
+    pub(crate) leader_epoch: Option<i32>,
+}
+
+/// What happens beside records.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum SourceEvent {
+    /// Answer with [`Source::assign`], with the whole list, also when it is empty.
+    Assign(Vec<TopicPartition>),
+    /// Answer with [`Source::unassign`], with the whole list, also when it is empty. Commits are
+    /// still possible until then.
+    Revoke(Vec<TopicPartition>),
+    /// As `Revoke`, but the partitions belong to others already: nothing can be committed.
+    Lost(Vec<TopicPartition>),
+    /// Everything before `offset` was delivered; there is nothing at `offset` yet.
+    EndOfPartition { tp: TopicPartition, offset: i64 },
+    /// There is no such offset in the log (any more), or the log was cut off. The partition stands
+    /// still until [`Source::seek`] or a new assignment.
+    OffsetOutOfRange {
+        tp: TopicPartition,
+        offset: i64,
+        error: ClientError,
+    },
+    /// Give a token to [`GroupClient::set_token`].
+    TokenRefresh,
+    /// Something else; what it means is in its type. Fatal ones end the source's use.
+    Error(ClientError),
+}
+
+/// Wakes a poll from any thread.
+#[derive(Clone)]
+pub(crate) struct Waker {
+    shared: Arc<Shared>,
+}
+
+impl Waker {
+    /// Ends the poll that waits, or makes the next one that finds nothing return at once. Cheap, and
+    /// harmless after the source is gone.
+    pub(crate) fn wake(&self) {
+        self.shared.client.wake();
+    }
+}
+
+impl std::fmt::Debug for Waker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Waker").finish_non_exhaustive()
+    }
+}
+
+/// A member of a consumer group. It lives on the poll thread.
+///
+/// Dropping it leaves the group on a thread of its own and never blocks; [`Source::leave`] does so in
+/// order and says how it went.
+pub(crate) struct Source {
+    shared: Arc<Shared>,
+    batch: Batch,
+    failures: Vec<MessageFailure>,
+    events: VecDeque<SourceEvent>,
+    rebalance: Rebalance,
+    topics: HashSet<Arc<str>>,
+    fetched: FetchedBytes,
+    close_bound: Duration,
+}
+
+impl Source {
+    /// Makes the client and subscribes. Whether brokers can be reached shows later, as events.
+    ///
+    /// # Errors
+    /// `Fatal` when librdkafka refuses the configuration or the subscription.
+    pub(crate) fn open(config: &SourceConfig) -> Result<(Self, GroupClient, Waker), ClientError> {
+        let client = Client::open(&config.client, config.token_refresh).map_err(ClientError::of)?;
+        let group_id = config.client.get("group.id").unwrap_or_default().to_owned();
+        let source = Self {
+            shared: Shared::new(client, group_id),
+            batch: Batch::default(),
+            failures: Vec::new(),
+            events: VecDeque::new(),
+            rebalance: Rebalance::default(),
+            topics: HashSet::new(),
+            fetched: FetchedBytes::default(),
+            close_bound: config.close_bound,
+        };
+        // From here on a failure drops the source, which frees the client.
+        source
+            .shared
+            .client
+            .subscribe(&config.subscription)
+            .map_err(ClientError::of)?;
+        let group = GroupClient::new(Arc::clone(&source.shared));
+        let waker = Waker {
+            shared: Arc::clone(&source.shared),
+        };
+        Ok((source, group, waker))
+    }
+
+    /// Appends up to `max` records to `into`; waits at most `timeout` for the first. Serves
+    /// librdkafka's callbacks, so it has to be called even when no record is wanted: with `max` 1,
+    /// since 0 would serve nothing.
+    ///
+    /// Handle the records, then take [`Source::next_event`] until there is none.
+    pub(crate) fn poll(&mut self, max: usize, timeout: Duration, into: &mut Vec<NativeRecord>) {
+        let timeout = if self.events.is_empty() {
+            timeout
+        } else {
+            Duration::ZERO
+        };
+        let bytes =
+            self.shared
+                .client
+                .receive(&mut self.batch, max, timeout, into, &mut self.failures);
+        self.fetched.received(bytes);
+        if !self.failures.is_empty() {
+            for failure in std::mem::take(&mut self.failures) {
+                let event = self.message_event(failure);
+                self.events.push_back(event);
+            }
+        }
+        for stashed in self.shared.client.stashed() {
+            if let Some(event) = self.stashed_event(stashed) {
+                self.events.push_back(event);
+            }
+        }
+    }
+
+    /// The next thing that happened, in order; take it after the records of the poll were handled.
+    pub(crate) fn next_event(&mut self) -> Option<SourceEvent> {
+        self.events.pop_front()
+    }
+
+    /// Answers [`SourceEvent::Assign`]: all its partitions at once, each with its first offset.
+    ///
+    /// With a cooperative protocol it can also be called again for partitions that were left out;
+    /// with an eager one a second call replaces the first.
+    ///
+    /// # Errors
+    /// When librdkafka refuses, as after a fatal error.
+    pub(crate) fn assign(&mut self, starts: &[Start]) -> Result<(), ClientError> {
+        self.rebalance.assign(&self.shared, starts)
+    }
+
+    /// Answers [`SourceEvent::Revoke`] and [`SourceEvent::Lost`]. After it nothing of these
+    /// partitions is delivered.
+    ///
+    /// # Errors
+    /// As [`Source::assign`].
+    pub(crate) fn unassign(&mut self, partitions: &[TopicPartition]) -> Result<(), ClientError> {
+        self.rebalance.unassign(&self.shared, partitions)
+    }
+
+    /// Stops the delivery of partitions. What was fetched for them is thrown away and fetched again
+    /// later.
+    ///
+    /// # Errors
+    /// As [`Source::assign`].
+    pub(crate) fn pause(&mut self, partitions: &[TopicPartition]) -> Result<(), ClientError> {
+        self.shared
+            .client
+            .pause(&list_of(partitions)?)
+            .map_err(ClientError::of)
+    }
+
+    /// Takes the delivery up again, where it was stopped.
+    ///
+    /// # Errors
+    /// As [`Source::assign`].
+    pub(crate) fn resume(&mut self, partitions: &[TopicPartition]) -> Result<(), ClientError> {
+        self.shared
+            .client
+            .resume(&list_of(partitions)?)
+            .map_err(ClientError::of)
+    }
+
+    /// Moves the positions of assigned partitions. No record from before is delivered afterwards.
+    ///
+    /// # Errors
+    /// The first partition's that can't be moved, as when it is not assigned.
+    pub(crate) fn seek(&mut self, starts: &[Start]) -> Result<(), ClientError> {
+        /// librdkafka's main thread answers; it waits for no broker.
+        const ANSWER: Duration = Duration::from_secs(1);
+        if starts.is_empty() {
+            return Ok(());
+        }
+        let list = starts_list(starts)?;
+        self.shared
+            .client
+            .seek(&list, ANSWER)
+            .map_err(ClientError::of)?;
+        match list.iter().find(|element| element.code != 0) {
+            Some(element) => Err(ClientError::about(
+                super::native::Failure::of_code(element.code),
+                Some(&element.topic),
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// Bytes that librdkafka has fetched, partitions that left included: `rxbytes` of its statistics
+    /// (`statistics.interval.ms` must be set), and at least what polls have returned.
+    pub(crate) fn fetched_bytes(&self) -> u64 {
+        self.fetched.total()
+    }
+
+    /// Records that were received and not yet dropped.
+    pub(crate) fn live_records(&self) -> usize {
+        self.shared.client.live()
+    }
+
+    /// What becomes of the native client after this source is gone.
+    pub(crate) fn close_watch(&self) -> CloseWatch {
+        CloseWatch::new(Arc::clone(&self.shared.closing))
+    }
+
+    /// Leaves the group in order, for at most until `deadline`: gives everything back, says goodbye
+    /// to the coordinator, and drops what arrives meanwhile. Commit before it; afterwards commits are
+    /// refused. What is not done by then goes on behind the scenes.
+    pub(crate) fn leave(mut self, deadline: Instant, statics: StaticMember) -> LeaveOutcome {
+        close::leave(&self.shared, &mut self.rebalance, deadline, statics)
+    }
+
+    fn message_event(&mut self, failure: MessageFailure) -> SourceEvent {
+        let MessageFailure {
+            failure,
+            topic,
+            partition,
+            offset,
+        } = failure;
+        let is = |code: Rd| failure.code == code as i32;
+        if let Some(topic) = topic.as_deref().filter(|_| partition >= 0) {
+            let tp = TopicPartition {
+                topic: self.topic(topic),
+                partition,
+            };
+            if is(Rd::RD_KAFKA_RESP_ERR__PARTITION_EOF) {
+                return SourceEvent::EndOfPartition { tp, offset };
+            }
+            if is(Rd::RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET)
+                || is(Rd::RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE)
+                || is(Rd::RD_KAFKA_RESP_ERR__LOG_TRUNCATION)
+            {
+                let error = ClientError::about(failure, Some(topic));
+                return SourceEvent::OffsetOutOfRange { tp, offset, error };
+            }
+        }
+        SourceEvent::Error(ClientError::about(failure, topic.as_deref()))
+    }
+
+    fn stashed_event(&mut self, stashed: Stashed) -> Option<SourceEvent> {
+        Some(match stashed {
+            Stashed::Assign {
+                partitions,
+                protocol,
+            } => {
+                self.rebalance.assign_announced(protocol);
+                SourceEvent::Assign(self.partitions(partitions))
+            }
+            Stashed::Revoke {
+                partitions,
+                protocol,
+                lost,
+            } => {
+                let partitions = self.partitions(partitions);
+                self.rebalance
+                    .revoke_announced(protocol, partitions.clone());
+                if lost {
+                    SourceEvent::Lost(partitions)
+                } else {
+                    SourceEvent::Revoke(partitions)
+                }
+            }
+            Stashed::Error { code, text } => {
+                let failure = super::native::Failure { code, text };
+                SourceEvent::Error(ClientError::of(failure))
+            }
+            Stashed::TokenRefresh => SourceEvent::TokenRefresh,
+            Stashed::Statistics(json) => {
+                self.fetched.report(&json);
+                return None;
+            }
+        })
+    }
+
+    fn partitions(&mut self, partitions: Vec<(String, i32)>) -> Vec<TopicPartition> {
+        partitions
+            .into_iter()
+            .map(|(topic, partition)| TopicPartition {
+                topic: self.topic(&topic),
+                partition,
+            })
+            .collect()
+    }
+
+    /// One `Arc` for each name.
+    fn topic(&mut self, name: &str) -> Arc<str> {
+        if let Some(topic) = self.topics.get(name) {
+            return Arc::clone(topic);
+        }
+        let topic: Arc<str> = name.into();
+        self.topics.insert(Arc::clone(&topic));
+        topic
+    }
+}
+
+impl Drop for Source {
+    fn drop(&mut self) {
+        close::start(
+            Arc::clone(&self.shared),
+            std::mem::take(&mut self.rebalance),
+            self.close_bound,
+        );
+    }
+}
