@@ -1,0 +1,245 @@
+//! One attempt: what happens around a handler's call, whatever thread it is on.
+//!
+//! ```text
+//!   admitted? -> started -> handler, panics caught -> done or failed -> verdict
+//! ```
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use keyway_core::{Finished, Task, TaskRef, Verdict};
+
+use crate::context::Member;
+use crate::handler::{BatchFn, EachFn};
+use crate::kafka::NativeRecord;
+use crate::observer::Observer;
+use crate::outcome::{BatchOutcome, Outcome};
+use crate::record::{Message, Record};
+
+/// How an attempt ended.
+#[derive(Debug)]
+pub(super) enum Ended {
+    Done,
+    Skipped,
+    Failed { after: Option<Duration>, error: String },
+    Stop { reason: String },
+}
+
+impl From<Outcome> for Ended {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Done => Ended::Done,
+            Outcome::Skip => Ended::Skipped,
+            Outcome::Retry { after } => {
+                Ended::Failed { after, error: "the handler asked for another attempt".to_owned() }
+            }
+            Outcome::Failed(reason) => Ended::Failed { after: None, error: reason.into() },
+            Outcome::Stop(reason) => Ended::Stop { reason: reason.into() },
+        }
+    }
+}
+
+impl Ended {
+    pub(super) fn failed(error: String) -> Self {
+        Ended::Failed { after: None, error }
+    }
+
+    /// Tells log and observer; before the result is reported. Both are the user's code, and what they do does
+    /// not change the result.
+    pub(super) fn announce(&self, observer: Option<&dyn Observer>, record: &Record) {
+        match (self, observer) {
+            (Ended::Done | Ended::Skipped, None) => {}
+            (Ended::Done, Some(observer)) => guarded(|| observer.done(record)),
+            (Ended::Skipped, Some(observer)) => guarded(|| observer.skipped(record)),
+            (Ended::Failed { error, .. }, _) => guarded(|| {
+                tracing::warn!(
+                    topic = record.topic(),
+                    partition = record.partition(),
+                    offset = record.offset(),
+                    attempt = record.attempt(),
+                    error,
+                    "attempt failed"
+                );
+                tell_failed(observer, record, error);
+            }),
+            (Ended::Stop { reason }, _) => guarded(|| {
+                tracing::error!(
+                    topic = record.topic(),
+                    partition = record.partition(),
+                    offset = record.offset(),
+                    attempt = record.attempt(),
+                    reason,
+                    "the handler asked the engine to stop"
+                );
+                tell_failed(observer, record, reason);
+            }),
+        }
+    }
+
+    /// The verdict for the core. The payload of a finished record is destroyed here, on the worker.
+    pub(super) fn verdict(self, payload: Message) -> Verdict<Message> {
+        match self {
+            Ended::Done => Verdict::Done,
+            Ended::Skipped => Verdict::Skipped,
+            Ended::Failed { after, .. } => Verdict::Failed { payload, after },
+            Ended::Stop { reason } => Verdict::Stop { payload, reason },
+        }
+    }
+}
+
+/// Whether the lane may go on after this result.
+pub(super) fn frees_its_lane(verdict: &Verdict<Message>) -> bool {
+    matches!(verdict, Verdict::Done | Verdict::Skipped)
+}
+
+fn tell_failed(observer: Option<&dyn Observer>, record: &Record, error: &str) {
+    if let Some(observer) = observer {
+        observer.failed(record, error);
+    }
+}
+
+/// Runs code of the user that is not the handler.
+pub(super) fn guarded(tell: impl FnOnce()) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(tell)) {
+        let panic = panic_text(panic);
+        // Even the log may be what panicked.
+        let _ = catch_unwind(|| tracing::error!(panic, "an observer or a subscriber of the log"));
+    }
+}
+
+/// The words of a panic.
+pub(super) fn panic_text(panic: Box<dyn Any + Send>) -> String {
+    let words = match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
+        (Some(words), _) => (*words).to_owned(),
+        (_, Some(words)) => words.clone(),
+        _ => "a value that is no text".to_owned(),
+    };
+    // What was thrown is the user's, and may panic again when it is dropped.
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(panic)));
+    format!("panicked: {words}")
+}
+
+/// Runs one record. `member` is lent to the record for the call.
+pub(super) fn run_each(
+    handler: &EachFn,
+    observer: Option<&dyn Observer>,
+    task: Task<Message>,
+    fence: u64,
+    member: Arc<Member>,
+) -> (Finished<Message>, Arc<Member>) {
+    let at = task.at;
+    let record = Record::new(task.payload, &at, fence, member);
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        if let Some(observer) = observer {
+            observer.started(&record);
+        }
+        handler(&record)
+    }));
+    let ended = match outcome {
+        Ok(outcome) => Ended::from(outcome),
+        Err(panic) => Ended::failed(panic_text(panic)),
+    };
+    ended.announce(observer, &record);
+    let (payload, member) = record.into_parts();
+    (Finished { at, verdict: ended.verdict(payload) }, member)
+}
+
+/// A record of a batch, as the worker keeps it during the call.
+pub(super) struct Kept {
+    pub(super) at: TaskRef,
+    pub(super) fence: u64,
+    pub(super) native: Arc<NativeRecord>,
+}
+
+impl Kept {
+    pub(super) fn new(task: Task<Message>, fence: u64) -> Self {
+        Self { at: task.at, fence, native: task.payload.into_shared() }
+    }
+
+    /// The record for the handler.
+    pub(super) fn record(&self, member: &Arc<Member>) -> Record {
+        Record::new(Message::Shared(Arc::clone(&self.native)), &self.at, self.fence, Arc::clone(member))
+    }
+
+    /// The end of an attempt that had the record by value.
+    pub(super) fn ended(
+        self,
+        ended: Ended,
+        observer: Option<&dyn Observer>,
+        member: Arc<Member>,
+    ) -> (Finished<Message>, Arc<Member>) {
+        let record = Record::new(Message::Shared(self.native), &self.at, self.fence, member);
+        ended.announce(observer, &record);
+        let (payload, member) = record.into_parts();
+        (Finished { at: self.at, verdict: ended.verdict(payload) }, member)
+    }
+}
+
+/// Tells the observer that the records of a batch start.
+///
+/// # Panics
+/// When the observer does; the caller counts that as the attempt's failure.
+pub(super) fn announce_batch(observer: Option<&dyn Observer>, records: &[Record]) {
+    if let Some(observer) = observer {
+        records.iter().for_each(|record| observer.started(record));
+    }
+}
+
+/// What a batch came to.
+#[derive(Debug)]
+pub(super) struct BatchResult {
+    pub(super) finished: Vec<Finished<Message>>,
+    /// It failed as a whole.
+    pub(super) failed: bool,
+}
+
+/// Turns what was said of a batch, or the text of its panic, into a result for each record.
+pub(super) fn settle_batch(
+    outcome: Result<BatchOutcome, String>,
+    kept: Vec<Kept>,
+    observer: Option<&dyn Observer>,
+    member: &Arc<Member>,
+) -> BatchResult {
+    let number = kept.len();
+    let mut failed = false;
+    let mut whole = |error: String| -> Vec<Ended> {
+        failed = true;
+        (0..number).map(|_| Ended::failed(error.clone())).collect()
+    };
+    let ended: Vec<Ended> = match outcome {
+        Ok(BatchOutcome::Each(outcomes)) if outcomes.len() == number => {
+            outcomes.into_iter().map(Ended::from).collect()
+        }
+        Ok(BatchOutcome::Each(outcomes)) => {
+            whole(format!("the handler returned {} outcomes for a batch of {number} records", outcomes.len()))
+        }
+        Ok(BatchOutcome::All(outcome)) => (0..number).map(|_| Ended::from(outcome.clone())).collect(),
+        Ok(BatchOutcome::Failed(reason)) => whole(reason.into()),
+        Err(panic) => whole(panic),
+    };
+    let mut member = Arc::clone(member);
+    let mut finished = Vec::with_capacity(number);
+    for (kept, ended) in kept.into_iter().zip(ended) {
+        let result;
+        (result, member) = kept.ended(ended, observer, member);
+        finished.push(result);
+    }
+    BatchResult { finished, failed }
+}
+
+/// Runs a batch, all of whose records were admitted.
+pub(super) fn run_batch(
+    handler: &BatchFn,
+    observer: Option<&dyn Observer>,
+    kept: Vec<Kept>,
+    member: &Arc<Member>,
+) -> BatchResult {
+    let records: Vec<Record> = kept.iter().map(|kept| kept.record(member)).collect();
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        announce_batch(observer, &records);
+        handler(records)
+    }));
+    settle_batch(outcome.map_err(panic_text), kept, observer, member)
+}

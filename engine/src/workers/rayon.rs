@@ -1,0 +1,131 @@
+//! Handlers that compute: a rayon pool of their own, no larger than the machine.
+//!
+//! A run, all of one lane, is one job of the pool. It goes on until a record is not done, and the rest of it
+//! returns unstarted.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use keyway_core::{Task, Work};
+use rayon::ThreadPoolBuilder;
+
+use super::attempt::{Kept, frees_its_lane, panic_text, run_batch, run_each};
+use super::lives::Lives;
+use super::report::Pace;
+use super::{RouteContext, WorkersError, into_tasks};
+use crate::handler::{BatchFn, EachFn, SyncHandler};
+use crate::record::Message;
+
+pub(super) struct RayonPool {
+    pool: rayon::ThreadPool,
+    runner: Arc<Runner>,
+    lives: Lives,
+}
+
+impl RayonPool {
+    pub(super) fn new(
+        handler: SyncHandler,
+        concurrency: u32,
+        context: RouteContext,
+    ) -> Result<Self, WorkersError> {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = usize::try_from(concurrency).unwrap_or(usize::MAX).clamp(1, cores);
+        let pool = ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .thread_name(|index| format!("keyway-cpu-{index}"))
+            // Handlers' panics are caught before; without this another one would abort the process.
+            .panic_handler(|panic| tracing::error!(panic = panic_text(panic), "a job of the CPU pool panicked"))
+            .build()?;
+        Ok(Self { pool, runner: Arc::new(Runner { handler, context }), lives: Lives::new() })
+    }
+
+    pub(super) fn dispatch(&self, work: Work<Message>) -> Option<Vec<Task<Message>>> {
+        let Some(life) = self.lives.life() else {
+            self.runner.context.return_unstarted(None, work);
+            return None;
+        };
+        let runner = Arc::clone(&self.runner);
+        self.pool.spawn(move || {
+            runner.run(work);
+            drop(life);
+        });
+        None
+    }
+
+    pub(super) fn close(&mut self) {
+        self.lives.close();
+    }
+
+    pub(super) fn join(&mut self, deadline: Instant) -> usize {
+        self.lives.wait(deadline)
+    }
+}
+
+impl std::fmt::Debug for RayonPool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RayonPool").field("pool", &self.pool).finish_non_exhaustive()
+    }
+}
+
+struct Runner {
+    handler: SyncHandler,
+    context: RouteContext,
+}
+
+impl Runner {
+    fn run(&self, work: Work<Message>) {
+        let tasks = into_tasks(work);
+        match &self.handler {
+            SyncHandler::Each(handler) => self.each(&**handler, tasks),
+            SyncHandler::Batch(handler) => self.batch(&**handler, tasks),
+        }
+    }
+
+    fn each(&self, handler: &EachFn, tasks: Vec<Task<Message>>) {
+        let clock = self.context.member.clock();
+        let mut gathered = self.context.gathered(None);
+        let mut member = Arc::clone(&self.context.member);
+        let mut now = clock.now();
+        let mut pace = Pace::new(now);
+        let mut tasks = tasks.into_iter();
+        while let Some(task) = tasks.next() {
+            let Some(fence) = member.admit(task.at.slot, task.at.epoch) else {
+                gathered.push_returned(task);
+                continue;
+            };
+            let finished;
+            (finished, member) = run_each(handler, self.context.observer.as_deref(), task, fence, member);
+            let end = clock.now();
+            let slow = gathered.took(end.since(now));
+            now = end;
+            let goes_on = frees_its_lane(&finished.verdict);
+            gathered.push(finished);
+            if !goes_on {
+                tasks.by_ref().for_each(|task| gathered.push_returned(task));
+            } else if slow || pace.is_due(now, &gathered) {
+                gathered.send();
+                pace.sent(now);
+            }
+        }
+        gathered.send();
+    }
+
+    fn batch(&self, handler: &BatchFn, tasks: Vec<Task<Message>>) {
+        let clock = self.context.member.clock();
+        let member = &self.context.member;
+        let mut gathered = self.context.gathered(None);
+        let mut kept = Vec::with_capacity(tasks.len());
+        for task in tasks {
+            match member.admit(task.at.slot, task.at.epoch) {
+                Some(fence) => kept.push(Kept::new(task, fence)),
+                None => gathered.push_returned(task),
+            }
+        }
+        if !kept.is_empty() {
+            let start = clock.now();
+            let result = run_batch(handler, self.context.observer.as_deref(), kept, member);
+            gathered.push_batch(result, clock.now().since(start));
+        }
+        gathered.send();
+    }
+}

@@ -1,0 +1,281 @@
+//! Handlers that occupy a thread: one queue and at most one thread for each worker.
+//!
+//! A lane is pinned to a worker, whose queue keeps its order. A lane whose record was not done is closed
+//! here: what else of it is in the queue goes back unstarted, until the core says that all of it has come
+//! home and the lane may run again. Threads are spawned with the first work for their worker.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use keyway_core::{Item, WorkQueue};
+use keyway_core::{Epoch, LaneIndex, Timestamp, WorkerIndex};
+use keyway_core::{Finished, Task, TaskRef, Work};
+
+use super::RouteContext;
+use super::attempt::{Kept, frees_its_lane, run_batch, run_each};
+use super::lives::{Life, Lives};
+use super::report::{Outbox, Pace};
+use crate::context::Clock;
+use crate::context::Member;
+use crate::handler::SyncHandler;
+use crate::record::Message;
+
+/// Before a thread that could not be spawned is tried again.
+const SPAWN_RETRY: Duration = Duration::from_secs(1);
+
+/// The place of a worker whose thread was spawned.
+#[derive(Debug)]
+struct Seat {
+    queue: Arc<WorkQueue<Message>>,
+    outbox: Arc<Outbox>,
+    thread: JoinHandle<()>,
+}
+
+pub(super) struct ThreadPool {
+    handler: SyncHandler,
+    context: RouteContext,
+    seats: Vec<Option<Seat>>,
+    lives: Lives,
+}
+
+impl ThreadPool {
+    pub(super) fn new(handler: SyncHandler, workers: u32, context: RouteContext) -> Self {
+        let seats = (0..workers.max(1)).map(|_| None).collect();
+        Self { handler, context, seats, lives: Lives::new() }
+    }
+
+    fn seat(&self, worker: WorkerIndex) -> Option<&Seat> {
+        self.seats.get(worker.index())?.as_ref()
+    }
+
+    pub(super) fn dispatch(
+        &mut self,
+        worker: WorkerIndex,
+        work: Work<Message>,
+    ) -> Option<Vec<Task<Message>>> {
+        let Some(life) = self.lives.life() else {
+            self.context.return_unstarted(Some(worker), work);
+            return None;
+        };
+        if let Some(seat) = self.seat(worker) {
+            return seat.queue.push(work);
+        }
+        match self.spawn(worker, life) {
+            Ok(seat) => {
+                let spent = seat.queue.push(work);
+                if worker.index() >= self.seats.len() {
+                    self.seats.resize_with(worker.index() + 1, || None);
+                }
+                self.seats[worker.index()] = Some(seat);
+                spent
+            }
+            Err(error) => {
+                tracing::error!(%error, worker = worker.0, "could not spawn a worker's thread");
+                self.context.return_after(Some(worker), work, SPAWN_RETRY);
+                None
+            }
+        }
+    }
+
+    fn spawn(&self, index: WorkerIndex, life: Life) -> std::io::Result<Seat> {
+        let queue = Arc::new(WorkQueue::default());
+        let outbox = Arc::new(Outbox::new(self.context.gathered(Some(index))));
+        let worker = Worker {
+            context: self.context.clone(),
+            clock: self.context.member.clock(),
+            handler: self.handler.clone(),
+            queue: Arc::clone(&queue),
+            outbox: Arc::clone(&outbox),
+            closed: HashMap::new(),
+        };
+        let thread =
+            std::thread::Builder::new().name(format!("keyway-worker-{}", index.0)).spawn(move || {
+                worker.run();
+                drop(life);
+            })?;
+        Ok(Seat { queue, outbox, thread })
+    }
+
+    pub(super) fn reopen(&self, worker: WorkerIndex, lane: LaneIndex) {
+        if let Some(seat) = self.seat(worker) {
+            seat.queue.reopen(lane);
+        }
+    }
+
+    pub(super) fn take_back(&self, worker: WorkerIndex, into: &mut Vec<Task<Message>>) {
+        if let Some(seat) = self.seat(worker) {
+            seat.queue.take_back(into);
+            seat.outbox.lock().send();
+        }
+    }
+
+    pub(super) fn running_since(&self, worker: WorkerIndex) -> Option<Timestamp> {
+        self.seat(worker)?.queue.running_since()
+    }
+
+    pub(super) fn close(&mut self) {
+        self.lives.close();
+        for seat in self.seats.iter().flatten() {
+            seat.queue.close();
+        }
+    }
+
+    pub(super) fn join(&mut self, deadline: Instant) -> usize {
+        let stuck = self.lives.wait(deadline);
+        if stuck > 0 {
+            for seat in self.seats.iter().flatten().filter(|seat| !seat.thread.is_finished()) {
+                tracing::warn!(thread = seat.thread.thread().name(), "a worker is stuck in its handler");
+                // What the stuck one had finished before must not be lost with it.
+                seat.outbox.lock().send();
+            }
+        }
+        stuck
+    }
+
+    #[cfg(test)]
+    fn spawned(&self) -> usize {
+        self.seats.iter().flatten().count()
+    }
+}
+
+impl Drop for ThreadPool {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl std::fmt::Debug for ThreadPool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ThreadPool").field("seats", &self.seats).finish_non_exhaustive()
+    }
+}
+
+/// What one thread works with.
+struct Worker {
+    context: RouteContext,
+    clock: Clock,
+    handler: SyncHandler,
+    queue: Arc<WorkQueue<Message>>,
+    outbox: Arc<Outbox>,
+    /// Lanes that wait for the core, and under which assignment they failed: a lane's place in the core's
+    /// table may be used again, but never by the same assignment without a word to this worker.
+    closed: HashMap<LaneIndex, Epoch>,
+}
+
+/// What a worker carries from one item to the next.
+struct Turn {
+    /// The end of the attempt before is the start of the next: one reading of the clock a record.
+    now: Timestamp,
+    pace: Pace,
+    /// Lent to the record of each call.
+    member: Arc<Member>,
+}
+
+impl Worker {
+    fn run(mut self) {
+        let now = self.clock.now();
+        let mut turn = Turn { now, pace: Pace::new(now), member: Arc::clone(&self.context.member) };
+        loop {
+            let item = match self.queue.try_next() {
+                Some(item) => item,
+                None => {
+                    self.outbox.lock().send();
+                    self.queue.set_running_since(Timestamp::ZERO);
+                    let Some(item) = self.queue.next() else {
+                        return;
+                    };
+                    turn.now = self.clock.now();
+                    turn.pace.sent(turn.now);
+                    item
+                }
+            };
+            turn = match item {
+                Item::Task(task) => self.one(task, turn),
+                Item::Batch(tasks) => self.batch(tasks, turn),
+                Item::Reopen(lane) => {
+                    self.closed.remove(&lane);
+                    turn
+                }
+            };
+        }
+    }
+
+    /// The fence of a record that may start.
+    fn admit(&self, at: &TaskRef, member: &Member) -> Option<u64> {
+        if !self.closed.is_empty() && self.closed.get(&at.lane) == Some(&at.epoch) {
+            return None;
+        }
+        member.admit(at.slot, at.epoch)
+    }
+
+    fn note(&mut self, finished: &Finished<Message>) {
+        if !frees_its_lane(&finished.verdict) {
+            self.closed.insert(finished.at.lane, finished.at.epoch);
+        }
+    }
+
+    fn give_back(&self, task: Task<Message>) {
+        let mut gathered = self.outbox.lock();
+        gathered.push_returned(task);
+        if gathered.is_full() {
+            gathered.send();
+        }
+    }
+
+    fn one(&mut self, task: Task<Message>, mut turn: Turn) -> Turn {
+        let SyncHandler::Each(handler) = &self.handler else {
+            return self.batch(vec![task], turn);
+        };
+        let Some(fence) = self.admit(&task.at, &turn.member) else {
+            self.give_back(task);
+            return turn;
+        };
+        self.queue.set_running_since(turn.now);
+        let finished;
+        (finished, turn.member) =
+            run_each(&**handler, self.context.observer.as_deref(), task, fence, turn.member);
+        self.note(&finished);
+        let end = self.clock.now();
+        let mut gathered = self.outbox.lock();
+        gathered.push(finished);
+        let slow = gathered.took(end.since(turn.now));
+        if slow || turn.pace.is_due(end, &gathered) {
+            gathered.send();
+            turn.pace.sent(end);
+        }
+        drop(gathered);
+        turn.now = end;
+        turn
+    }
+
+    fn batch(&mut self, tasks: Vec<Task<Message>>, mut turn: Turn) -> Turn {
+        let SyncHandler::Batch(handler) = &self.handler else {
+            return tasks.into_iter().fold(turn, |turn, task| self.one(task, turn));
+        };
+        let mut kept = Vec::with_capacity(tasks.len());
+        for task in tasks {
+            match self.admit(&task.at, &turn.member) {
+                Some(fence) => kept.push(Kept::new(task, fence)),
+                None => self.give_back(task),
+            }
+        }
+        if kept.is_empty() {
+            return turn;
+        }
+        self.queue.set_running_since(turn.now);
+        let result = run_batch(&**handler, self.context.observer.as_deref(), kept, &turn.member);
+        result.finished.iter().for_each(|finished| self.note(finished));
+        let end = self.clock.now();
+        let mut gathered = self.outbox.lock();
+        let slow = gathered.push_batch(result, end.since(turn.now));
+        if slow || turn.pace.is_due(end, &gathered) {
+            gathered.send();
+            turn.pace.sent(end);
+        }
+        drop(gathered);
+        turn.now = end;
+        turn
+    }
+}

@@ -1,0 +1,233 @@
+//! Handlers that are futures: one tokio task for each run.
+//!
+//! A [`Run`] owns its records until they are reported. Whatever ends it (its last record, a panic, a runtime
+//! that is shut down under it), what it still has goes back to the core when it is dropped.
+
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Instant;
+
+use keyway_core::{Task, Work};
+use tokio::runtime::{Builder, Handle, Runtime};
+
+use super::attempt::{Ended, Kept, announce_batch, frees_its_lane, guarded, panic_text, settle_batch};
+use super::lives::{Life, Lives};
+use super::report::{Gathered, Pace, failed};
+use super::{RouteContext, WorkersError, into_tasks};
+use crate::handler::{AsyncBatchFn, AsyncEachFn, AsyncHandler, BoxFuture};
+use crate::record::{Message, Record};
+
+pub(super) struct TokioPool {
+    handler: AsyncHandler,
+    context: Arc<RouteContext>,
+    handle: Handle,
+    /// The runtime, when it is the engine's own.
+    own: Option<Runtime>,
+    lives: Lives,
+}
+
+impl TokioPool {
+    pub(super) fn new(
+        handler: AsyncHandler,
+        context: RouteContext,
+        runtime: Option<Handle>,
+    ) -> Result<Self, WorkersError> {
+        let (handle, own) = match runtime {
+            Some(handle) => (handle, None),
+            None => {
+                let runtime = Builder::new_multi_thread()
+                    .thread_name("keyway-async")
+                    .enable_all()
+                    .build()
+                    .map_err(WorkersError::Tokio)?;
+                (runtime.handle().clone(), Some(runtime))
+            }
+        };
+        Ok(Self { handler, context: Arc::new(context), handle, own, lives: Lives::new() })
+    }
+
+    pub(super) fn dispatch(&self, work: Work<Message>) -> Option<Vec<Task<Message>>> {
+        let Some(life) = self.lives.life() else {
+            self.context.return_unstarted(None, work);
+            return None;
+        };
+        let run = Run {
+            gathered: self.context.gathered(None),
+            context: Arc::clone(&self.context),
+            waiting: into_tasks(work).into_iter(),
+            running: Vec::new(),
+            _life: life,
+        };
+        // A runtime that was shut down drops the future at once, and the run gives its records back.
+        match &self.handler {
+            AsyncHandler::Each(handler) => drop(self.handle.spawn(run.each(Arc::clone(handler)))),
+            AsyncHandler::Batch(handler) => drop(self.handle.spawn(run.batch(Arc::clone(handler)))),
+        }
+        None
+    }
+
+    pub(super) fn close(&mut self) {
+        self.lives.close();
+    }
+
+    pub(super) fn join(&mut self, deadline: Instant) -> usize {
+        self.lives.wait(deadline)
+    }
+}
+
+impl Drop for TokioPool {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.own.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl std::fmt::Debug for TokioPool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TokioPool").field("own", &self.own.is_some()).finish_non_exhaustive()
+    }
+}
+
+/// The records of one task of the runtime. Fields are dropped in this order: the life last.
+struct Run {
+    gathered: Gathered,
+    context: Arc<RouteContext>,
+    waiting: std::vec::IntoIter<Task<Message>>,
+    /// Inside the handler.
+    running: Vec<Kept>,
+    _life: Life,
+}
+
+impl Run {
+    async fn each(mut self, handler: Arc<AsyncEachFn>) {
+        let clock = self.context.member.clock();
+        let mut now = clock.now();
+        let mut pace = Pace::new(now);
+        while let Some(task) = self.waiting.next() {
+            let Some(fence) = self.context.member.admit(task.at.slot, task.at.epoch) else {
+                self.gathered.push_returned(task);
+                continue;
+            };
+            let kept = Kept::new(task, fence);
+            let record = kept.record(&self.context.member);
+            self.running.push(kept);
+            let start = || {
+                if let Some(observer) = &self.context.observer {
+                    observer.started(&record);
+                }
+                handler(record)
+            };
+            let outcome = caught(start, || self.gathered.send()).await;
+            let end = clock.now();
+            let slow = self.gathered.took(end.since(now));
+            now = end;
+            let ended = outcome.map_or_else(Ended::failed, Ended::from);
+            if !self.finish_one(ended) {
+                self.return_waiting();
+            } else if slow || pace.is_due(now, &self.gathered) {
+                self.gathered.send();
+                pace.sent(now);
+                // Futures that are ready at once must not keep a thread of the runtime to themselves.
+                tokio::task::yield_now().await;
+                now = clock.now();
+            }
+        }
+    }
+
+    async fn batch(mut self, handler: Arc<AsyncBatchFn>) {
+        let clock = self.context.member.clock();
+        while let Some(task) = self.waiting.next() {
+            match self.context.member.admit(task.at.slot, task.at.epoch) {
+                Some(fence) => self.running.push(Kept::new(task, fence)),
+                None => self.gathered.push_returned(task),
+            }
+        }
+        if self.running.is_empty() {
+            return;
+        }
+        let records: Vec<Record> =
+            self.running.iter().map(|kept| kept.record(&self.context.member)).collect();
+        let started = clock.now();
+        let start = || {
+            announce_batch(self.context.observer.as_deref(), &records);
+            handler(records)
+        };
+        let outcome = caught(start, || self.gathered.send()).await;
+        let took = clock.now().since(started);
+        let kept = std::mem::take(&mut self.running);
+        let result =
+            settle_batch(outcome, kept, self.context.observer.as_deref(), &self.context.member);
+        self.gathered.push_batch(result, took);
+    }
+
+    /// Notes the end of the one that runs; `false` when its lane must not go on.
+    fn finish_one(&mut self, ended: Ended) -> bool {
+        let Some(kept) = self.running.pop() else {
+            return true;
+        };
+        let observer = self.context.observer.as_deref();
+        let (finished, _) = kept.ended(ended, observer, Arc::clone(&self.context.member));
+        let goes_on = frees_its_lane(&finished.verdict);
+        self.gathered.push(finished);
+        goes_on
+    }
+
+    fn return_waiting(&mut self) {
+        self.waiting.by_ref().for_each(|task| self.gathered.push_returned(task));
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        if !self.running.is_empty() || self.waiting.len() > 0 {
+            self.give_up();
+        }
+        self.gathered.send();
+    }
+}
+
+impl Run {
+    /// The runtime dropped the run before its end. Its first record counts as failed even if it was never
+    /// started, so that a runtime that is gone is not tried again at once.
+    fn give_up(&mut self) {
+        const ERROR: &str = "the tokio runtime dropped the handler before it returned";
+        guarded(|| tracing::error!("{ERROR}"));
+        if self.running.is_empty() {
+            if let Some(task) = self.waiting.next() {
+                self.gathered.push(failed(task.at, task.payload));
+            }
+        }
+        for kept in std::mem::take(&mut self.running) {
+            let ended = Ended::failed(ERROR.to_owned());
+            let observer = self.context.observer.as_deref();
+            let (finished, _) = kept.ended(ended, observer, Arc::clone(&self.context.member));
+            self.gathered.push(finished);
+        }
+        self.return_waiting();
+    }
+}
+
+/// Runs a handler's future to its end, with the text of the panic if it panics. `pending` is called each time
+/// it waits.
+async fn caught<T>(
+    start: impl FnOnce() -> BoxFuture<T>,
+    mut pending: impl FnMut(),
+) -> Result<T, String> {
+    let mut future = catch_unwind(AssertUnwindSafe(start)).map_err(panic_text)?;
+    let outcome = poll_fn(|context| {
+        match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
+            Ok(Poll::Ready(outcome)) => Poll::Ready(Ok(outcome)),
+            Ok(Poll::Pending) => {
+                pending();
+                Poll::Pending
+            }
+            Err(panic) => Poll::Ready(Err(panic_text(panic))),
+        }
+    })
+    .await;
+    guarded(|| drop(future));
+    outcome
+}
