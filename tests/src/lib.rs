@@ -2,7 +2,9 @@
 //! logs. The tests themselves are in `tests/tests`; README.md says how to run and add one.
 
 mod blocking;
+pub mod checker;
 pub mod cluster;
+pub mod event_log;
 mod hex;
 pub mod java;
 pub mod peer;
