@@ -236,3 +236,50 @@ impl MapBuilder {
         ))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shortest(offsets: u64, runs: u64, longest_run: u64) -> Option<(Encoding, usize)> {
+        let shape = Shape {
+            offsets,
+            runs,
+            longest_run,
+        };
+        shape.shortest().map(|(form, len)| (form.plain(), len))
+    }
+
+    #[test]
+    fn equal_plain_forms_go_by_the_fixed_order() {
+        // Short runs, then short bits: 2 x 4 and 2 + 5 + 1.
+        assert_eq!(shortest(40, 4, 10), Some((Encoding::RunLength, 8)));
+        assert_eq!(shortest(32, 4, 10), Some((Encoding::BitSet, 7)));
+        // A run that is too long leaves the wide forms: 4 x 2000 and 4 + 7995 + 1.
+        assert_eq!(
+            shortest(63_960, 2000, 32_768),
+            Some((Encoding::RunLengthV2, 8000))
+        );
+        assert_eq!(
+            shortest(63_952, 2000, 32_768),
+            Some((Encoding::BitSetV2, 7999))
+        );
+        // Short runs and wide bits: 2 x 4050 and 4 + 8095 + 1.
+        assert_eq!(
+            shortest(64_760, 4050, 32_767),
+            Some((Encoding::RunLength, 8100))
+        );
+    }
+
+    #[test]
+    fn every_form_ends_where_its_integers_end() {
+        let wide = u64::from(i32::MAX.unsigned_abs());
+        assert_eq!(shortest(wide, 1, wide), Some((Encoding::RunLengthV2, 4)));
+        assert_eq!(
+            shortest(wide + 1, 2, wide),
+            Some((Encoding::RunLengthV2, 8))
+        );
+        assert_eq!(shortest(wide + 1, 1, wide + 1), None);
+        assert_eq!(shortest(u64::MAX >> 1, 2, u64::MAX >> 2), None);
+    }
+}
