@@ -360,3 +360,174 @@ impl Holes {
         }
     }
 }
+
+#[cfg(test)]
+impl Bitmap {
+    /// Bytes on the heap, room that is not used yet included.
+    fn heap_bytes(&self) -> usize {
+        let mixed = self
+            .row
+            .iter()
+            .filter(|chunk| matches!(chunk, Chunk::Mixed { .. }))
+            .count();
+        self.row.capacity() * size_of::<Chunk>()
+            + self.leaps.capacity() * size_of::<Leap>()
+            + self.spare.capacity() * size_of::<Box<Words>>()
+            + (mixed + self.spare.len()) * size_of::<Words>()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const MIB: usize = 1 << 20;
+
+    fn pairs(holes: &[OffsetRange]) -> Vec<(u64, u64)> {
+        holes
+            .iter()
+            .map(|hole| (hole.first.position(), hole.last.position() + 1))
+            .collect()
+    }
+
+    #[test]
+    fn a_hundred_million_offsets_over_one_hole_take_under_a_mebibyte() {
+        const OFFSETS: u64 = 100_000_000;
+        let mut bitmap = Bitmap::new(0);
+        let mut most = 0;
+        for at in 1..=OFFSETS {
+            assert!(bitmap.set(at));
+            if at % 1_000_000 == 0 {
+                most = most.max(bitmap.heap_bytes());
+            }
+        }
+        // While the row grows, the old one is there beside the new one for a moment: half as much again.
+        assert!(most + most / 2 < MIB, "{most} bytes");
+        assert_eq!(pairs(&bitmap.holes(0, OFFSETS)), [(0, 1)]);
+        let restored = {
+            let mut bitmap = Bitmap::new(0);
+            bitmap.set_range(1, OFFSETS);
+            bitmap
+        };
+        assert!(
+            restored.heap_bytes() < MIB / 16,
+            "{} bytes",
+            restored.heap_bytes()
+        );
+    }
+
+    #[test]
+    fn as_many_that_are_all_incomplete_take_no_more() {
+        let mut bitmap = Bitmap::new(0);
+        bitmap.set(100_000_000);
+        assert!(bitmap.heap_bytes() < MIB, "{} bytes", bitmap.heap_bytes());
+        assert_eq!(bitmap.first_incomplete(0), 0);
+    }
+
+    #[test]
+    fn a_window_that_moves_on_allocates_nothing() {
+        let mut bitmap = Bitmap::new(0);
+        let window = 10 * CHUNK_BITS;
+        let mut settled = 0;
+        for at in 0..200 * CHUNK_BITS {
+            // Out of order within a chunk or so, the lowest last.
+            bitmap.set((at / window) * window + (window - 1 - at % window));
+            bitmap.trim(bitmap.first_incomplete(at / window * window));
+            if at == 2 * window {
+                settled = bitmap.heap_bytes();
+            }
+        }
+        assert!(
+            bitmap.heap_bytes() <= settled,
+            "{} from {settled}",
+            bitmap.heap_bytes()
+        );
+        assert!(bitmap.row.is_empty());
+    }
+
+    #[test]
+    fn a_leap_costs_one_entry_and_goes_with_the_base() {
+        let mut bitmap = Bitmap::new(10);
+        bitmap.set_range(11, 1 << 62);
+        assert_eq!((bitmap.leaps.len(), bitmap.row.len()), (1, 1));
+        bitmap.set_range((1 << 62) + 1, (1 << 62) + (1 << 40));
+        assert_eq!(
+            pairs(&bitmap.holes(10, (1 << 62) + 9)),
+            [(10, 11), (1 << 62, (1 << 62) + 1)]
+        );
+        assert!(bitmap.set(10));
+        assert_eq!(bitmap.first_incomplete(10), 1 << 62);
+        bitmap.trim(1 << 62);
+        assert_eq!(bitmap.leaps.len(), 1);
+        assert!(bitmap.set(1 << 62));
+        let base = bitmap.first_incomplete(1 << 62);
+        assert_eq!(base, (1 << 62) + (1 << 40));
+        bitmap.trim(base);
+        assert_eq!((bitmap.leaps.len(), bitmap.row.len()), (0, 0));
+        assert!(bitmap.is_complete(5) && bitmap.is_complete(base - 1) && !bitmap.is_complete(base));
+    }
+
+    /// Complete ranges, ascending and apart: what the bitmap is to agree with.
+    #[derive(Default)]
+    struct Ranges(Vec<(u64, u64)>);
+
+    impl Ranges {
+        fn count(&self) -> u64 {
+            self.0.iter().map(|(from, to)| to - from).sum()
+        }
+
+        fn add(&mut self, from: u64, to: u64) {
+            self.0.push((from, to));
+            self.0.sort_unstable();
+            let mut merged: Vec<(u64, u64)> = Vec::new();
+            for &(from, to) in &self.0 {
+                match merged.last_mut() {
+                    Some(last) if from <= last.1 => last.1 = last.1.max(to),
+                    _ => merged.push((from, to)),
+                }
+            }
+            self.0 = merged;
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn ranges_of_every_length_agree_with_a_list(
+            start in prop_oneof![0..10_000_u64, (1_u64 << 61)..(1 << 62)],
+            ranges in proptest::collection::vec((any::<u32>(), 0..6_u32, 0..40_u32), 1..40),
+        ) {
+            let mut bitmap = Bitmap::new(start);
+            let mut model = Ranges::default();
+            model.add(0, start);
+            let mut known = start;
+            let mut base = start;
+            for (place, kind, bits) in ranges {
+                // Anywhere in what is known, or a little past it; as long as a bit, a chunk, a leap.
+                let from = match kind {
+                    0..=2 => known + u64::from(place % 5_000),
+                    _ => base + u64::from(place) % (known - base + 1),
+                };
+                let to = from + u64::from(place) % (1 << bits) + 1;
+                let before = model.count();
+                model.add(from, to);
+                prop_assert_eq!(bitmap.set_range(from, to), model.count() - before);
+                known = known.max(to);
+                base = model.0[0].1;
+                prop_assert_eq!(bitmap.first_incomplete(start), base);
+                if kind % 2 == 0 {
+                    bitmap.trim(base);
+                }
+                let holes: Vec<_> = model.0.windows(2).map(|pair| (pair[0].1, pair[1].0)).collect();
+                prop_assert_eq!(pairs(&bitmap.holes(base, known)), holes);
+                for &(from, to) in &model.0 {
+                    prop_assert!(bitmap.is_complete(from) && bitmap.is_complete(to - 1));
+                    prop_assert!(!bitmap.is_complete(to));
+                }
+            }
+        }
+    }
+}
