@@ -11,8 +11,12 @@ use crate::command::{
 };
 use crate::core::Core;
 use crate::gate::Gate;
-use crate::ids::{PartitionSlot, PlanId, Timestamp};
+use crate::ids::{Epoch, PartitionSlot, PlanId, Timestamp};
 use crate::partition::{AMBIGUOUS_COMMITS, Phase};
+
+/// What was complete and not committed at one moment.
+#[derive(Clone, Debug)]
+pub struct CommitMark(Vec<(PartitionSlot, Epoch, u64)>);
 
 /// What is known of commits over all partitions.
 #[derive(Debug)]
@@ -67,9 +71,36 @@ impl<P, G: Gate<P>> Core<P, G> {
         self.commits.in_flight
     }
 
-    /// Number of the latest plan that was made.
-    pub fn last_plan(&self) -> PlanId {
-        PlanId(self.commits.last_id)
+    /// What is complete now and not committed yet, so that it can be asked later whether it is.
+    pub fn mark(&self) -> CommitMark {
+        let dirty = self
+            .partitions
+            .iter()
+            .enumerate()
+            .filter(|(_, partition)| partition.is_dirty());
+        CommitMark(
+            dirty
+                .map(|(index, part)| {
+                    (
+                        PartitionSlot(index as u32),
+                        part.epoch,
+                        part.tracker.version(),
+                    )
+                })
+                .collect(),
+        )
+    }
+
+    /// Whether all of `mark` is committed, or has left this member.
+    pub fn is_stored(&self, mark: &CommitMark) -> bool {
+        mark.0.iter().all(|(slot, epoch, version)| {
+            let partition = &self.partitions[slot.index()];
+            !partition.counts(*epoch)
+                || partition
+                    .committed
+                    .stored
+                    .is_some_and(|stored| stored >= *version)
+        })
     }
 
     /// Whether the broker has all that the partition would commit now.

@@ -19,7 +19,7 @@ use crate::command::{Command, Restored};
 use crate::commit::Commits;
 use crate::config::CoreConfig;
 use crate::gate::{Gate, OpenGate};
-use crate::ids::{Epoch, LaneIndex, PartitionSlot, RouteId, Timestamp};
+use crate::ids::{Epoch, LaneIndex, PartitionSlot, RouteId, Timestamp, WorkerIndex};
 use crate::lanes::{LaneState, LaneTable};
 use crate::lease::{Leases, MAX_SLOTS};
 use crate::partition::{Partition, Phase};
@@ -287,5 +287,45 @@ impl<P, G: Gate<P>> Core<P, G> {
     /// Whether the core holds no record at all.
     pub fn is_empty(&self) -> bool {
         self.totals.records == 0
+    }
+
+    /// What a commit of the partition would carry as its offset.
+    pub fn base(&self, slot: PartitionSlot) -> Offset {
+        self.partitions[slot.index()].tracker.base()
+    }
+
+    /// A worker that holds more than it runs and of which `is_slow` says that its running attempt takes long.
+    pub fn next_laden(
+        &self,
+        is_slow: impl Fn(RouteId, WorkerIndex) -> bool,
+    ) -> Option<(RouteId, WorkerIndex)> {
+        self.laden()
+            .find(|(route, worker)| is_slow(*route, *worker))
+    }
+
+    /// Whether some worker holds more than it runs.
+    pub fn is_laden(&self) -> bool {
+        self.laden().next().is_some()
+    }
+
+    /// Whether the worker holds more than the record that it may be running.
+    pub fn holds_more_than_one(&self, route: RouteId, worker: WorkerIndex) -> bool {
+        self.routes[route.index()].workers[worker.index()].held > 1
+    }
+
+    fn laden(&self) -> impl Iterator<Item = (RouteId, WorkerIndex)> + '_ {
+        self.routes.iter().enumerate().flat_map(|(route, state)| {
+            state
+                .workers
+                .iter()
+                .enumerate()
+                .filter(|(_, worker)| worker.held > 1 && !worker.stuck)
+                .map(move |(worker, _)| (RouteId(route as u16), WorkerIndex(worker as u32)))
+        })
+    }
+
+    /// Whether a commit follows a completion without an interval in between.
+    pub fn commits_at_once(&self) -> bool {
+        self.config.commit.interval.is_zero()
     }
 }

@@ -38,6 +38,7 @@ pub use command::{
     Arrival, Command, CommitAnswer, CommitFinished, CommitPlan, CommitReason, PartitionAnswer,
     PartitionPlan, Restored, StopCause,
 };
+pub use commit::CommitMark;
 pub use config::{BatchConfig, BufferConfig, CommitConfig, CoreConfig, RouteConfig, Shape};
 pub use core::Core;
 pub use dispatch::RESERVE_RECORDS;

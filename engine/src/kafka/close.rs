@@ -185,12 +185,27 @@ impl Server<'_> {
 }
 
 /// Starts the closer of a source that is gone.
-pub(super) fn start(shared: Arc<Shared>, rebalance: Rebalance, bound: Duration) {
+/// Whether the coordinator is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum Farewell {
+    /// Leave the group.
+    #[default]
+    Leave,
+    /// Vanish as a crashed process does: the group notices after the session timeout.
+    None,
+}
+
+pub(super) fn start(
+    shared: Arc<Shared>,
+    rebalance: Rebalance,
+    bound: Duration,
+    farewell: Farewell,
+) {
     shared.closing.set(CloseState::Closing);
     let kept = Arc::clone(&shared);
     let closer = thread::Builder::new()
         .name("keyway-close".to_owned())
-        .spawn(move || close(shared, rebalance, bound));
+        .spawn(move || close(shared, rebalance, bound, farewell));
     if let Err(error) = closer {
         give_up(
             kept,
@@ -199,13 +214,18 @@ pub(super) fn start(shared: Arc<Shared>, rebalance: Rebalance, bound: Duration) 
     }
 }
 
-fn close(shared: Arc<Shared>, mut rebalance: Rebalance, bound: Duration) {
-    leave(
-        &shared,
-        &mut rebalance,
-        Instant::now() + LEAVE_BOUND,
-        StaticMember::Stays,
-    );
+fn close(shared: Arc<Shared>, mut rebalance: Rebalance, bound: Duration, farewell: Farewell) {
+    match farewell {
+        Farewell::Leave => {
+            leave(
+                &shared,
+                &mut rebalance,
+                Instant::now() + LEAVE_BOUND,
+                StaticMember::Stays,
+            );
+        }
+        Farewell::None => shared.lock().leaving = true,
+    }
     let client = &shared.client;
     client.refuse_calls();
     let deadline = Instant::now() + bound;

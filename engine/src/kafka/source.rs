@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 use rdkafka::ClientConfig;
 use rdkafka_sys::rd_kafka_resp_err_t as Rd;
 
-use super::close::{self, CloseWatch, LeaveOutcome, StaticMember};
+use super::close::{self, CloseWatch, Farewell, LeaveOutcome, StaticMember};
 use super::errors::ClientError;
 use super::group::{Shared, list_of};
-use super::native::{Batch, Client, MessageFailure, NativeRecord, Stashed};
+use super::native::{Batch, Client, Failure, MessageFailure, NativeRecord, Protocol, Stashed};
+use super::positions::Positions;
 use super::rebalance::{Rebalance, starts_list};
 use super::statistics::FetchedBytes;
 use super::{GroupClient, TopicPartition};
@@ -108,8 +109,10 @@ pub(crate) struct Source {
     failures: Vec<MessageFailure>,
     events: VecDeque<SourceEvent>,
     rebalance: Rebalance,
+    positions: Positions,
     topics: HashSet<Arc<str>>,
     fetched: FetchedBytes,
+    farewell: Farewell,
     close_bound: Duration,
 }
 
@@ -127,8 +130,10 @@ impl Source {
             failures: Vec::new(),
             events: VecDeque::new(),
             rebalance: Rebalance::default(),
+            positions: Positions::default(),
             topics: HashSet::new(),
             fetched: FetchedBytes::default(),
+            farewell: Farewell::Leave,
             close_bound: config.close_bound,
         };
         // From here on a failure drops the source, which frees the client.
@@ -155,14 +160,19 @@ impl Source {
         } else {
             Duration::ZERO
         };
+        let before = into.len();
         let bytes =
             self.shared
                 .client
                 .receive(&mut self.batch, max, timeout, into, &mut self.failures);
         self.fetched.received(bytes);
+        self.positions.admit(into, before);
         if !self.failures.is_empty() {
             for failure in std::mem::take(&mut self.failures) {
                 let event = self.message_event(failure);
+                if let SourceEvent::EndOfPartition { tp, offset } = &event {
+                    self.positions.end(tp, *offset);
+                }
                 self.events.push_back(event);
             }
         }
@@ -186,7 +196,14 @@ impl Source {
     /// # Errors
     /// When librdkafka refuses, as after a fatal error.
     pub(crate) fn assign(&mut self, starts: &[Start]) -> Result<(), ClientError> {
-        self.rebalance.assign(&self.shared, starts)
+        let protocol = self.rebalance.assign(&self.shared, starts)?;
+        if protocol != Protocol::Cooperative {
+            self.positions.clear();
+        }
+        // Partitions that stay were paused for the rebalance; those that are new have no end yet.
+        let skipped = self.positions.skipped(self.positions.partitions());
+        self.positions.set(starts);
+        self.move_to(&skipped)
     }
 
     /// Answers [`SourceEvent::Revoke`] and [`SourceEvent::Lost`]. After it nothing of these
@@ -195,7 +212,13 @@ impl Source {
     /// # Errors
     /// As [`Source::assign`].
     pub(crate) fn unassign(&mut self, partitions: &[TopicPartition]) -> Result<(), ClientError> {
-        self.rebalance.unassign(&self.shared, partitions)
+        let protocol = self.rebalance.unassign(&self.shared, partitions)?;
+        if protocol == Protocol::Cooperative {
+            self.positions.remove(partitions);
+        } else {
+            self.positions.clear();
+        }
+        self.move_to(&self.positions.skipped(self.positions.partitions()))
     }
 
     /// Stops the delivery of partitions. What was fetched for them is thrown away and fetched again
@@ -204,10 +227,9 @@ impl Source {
     /// # Errors
     /// As [`Source::assign`].
     pub(crate) fn pause(&mut self, partitions: &[TopicPartition]) -> Result<(), ClientError> {
-        self.shared
-            .client
-            .pause(&list_of(partitions)?)
-            .map_err(ClientError::of)
+        let list = list_of(partitions)?;
+        self.shared.client.pause(&list).map_err(ClientError::of)?;
+        self.move_to(&self.positions.skipped(partitions.iter()))
     }
 
     /// Takes the delivery up again, where it was stopped.
@@ -221,11 +243,18 @@ impl Source {
             .map_err(ClientError::of)
     }
 
-    /// Moves the positions of assigned partitions. No record from before is delivered afterwards.
+    /// Moves the positions of assigned partitions, also of those that stand still because an offset
+    /// was not there. No record from before is delivered afterwards.
     ///
     /// # Errors
     /// The first partition's that can't be moved, as when it is not assigned.
     pub(crate) fn seek(&mut self, starts: &[Start]) -> Result<(), ClientError> {
+        self.move_to(starts)?;
+        self.positions.set(starts);
+        Ok(())
+    }
+
+    fn move_to(&self, starts: &[Start]) -> Result<(), ClientError> {
         /// librdkafka's main thread answers; it waits for no broker.
         const ANSWER: Duration = Duration::from_secs(1);
         if starts.is_empty() {
@@ -236,13 +265,18 @@ impl Source {
             .client
             .seek(&list, ANSWER)
             .map_err(ClientError::of)?;
-        match list.iter().find(|element| element.code != 0) {
-            Some(element) => Err(ClientError::about(
-                super::native::Failure::of_code(element.code),
-                Some(&element.topic),
-            )),
-            None => Ok(()),
+        let mut stopped = Vec::new();
+        for (element, start) in list.iter().zip(starts) {
+            // librdkafka does not seek in a partition that it has stopped.
+            if element.code == Rd::RD_KAFKA_RESP_ERR__STATE as i32 {
+                stopped.push(start.clone());
+            } else if element.code != 0 {
+                let failure = Failure::of_code(element.code);
+                return Err(ClientError::about(failure, Some(&element.topic)));
+            }
         }
+        self.rebalance
+            .restart(&self.shared, &stopped, &self.positions)
     }
 
     /// Bytes that librdkafka has fetched, partitions that left included: `rxbytes` of its statistics
@@ -266,6 +300,11 @@ impl Source {
     /// refused. What is not done by then goes on behind the scenes.
     pub(crate) fn leave(mut self, deadline: Instant, statics: StaticMember) -> LeaveOutcome {
         close::leave(&self.shared, &mut self.rebalance, deadline, statics)
+    }
+
+    /// Ends as a crash would: nothing is given back and nobody is told.
+    pub(crate) fn abandon(mut self) {
+        self.farewell = Farewell::None;
     }
 
     fn message_event(&mut self, failure: MessageFailure) -> SourceEvent {
@@ -319,7 +358,7 @@ impl Source {
                 }
             }
             Stashed::Error { code, text } => {
-                let failure = super::native::Failure { code, text };
+                let failure = Failure { code, text };
                 SourceEvent::Error(ClientError::of(failure))
             }
             Stashed::TokenRefresh => SourceEvent::TokenRefresh,
@@ -357,6 +396,7 @@ impl Drop for Source {
             Arc::clone(&self.shared),
             std::mem::take(&mut self.rebalance),
             self.close_bound,
+            self.farewell,
         );
     }
 }

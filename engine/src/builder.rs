@@ -1,0 +1,629 @@
+//! From wishes to a checked configuration.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use keyway_core::{BufferConfig, CommitConfig, Ordering};
+use keyway_offsets::{DEFAULT_CAP_CHARS, DEFAULT_MAX_WINDOW, Limits, ThresholdRatio};
+use rdkafka::ClientConfig;
+
+use crate::budget::{DEFAULT_MEMORY_BUDGET, MIN_MEMORY_BUDGET, MemoryBudget};
+use crate::engine::{Engine, StartError};
+use crate::kafka::{ConfigError, Prepared, StartWish, prepare};
+use crate::observer::Observer;
+use crate::outcome::{BatchOutcome, Outcome};
+use crate::record::Record;
+use crate::route::Route;
+
+/// Where a partition without a committed offset starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StartAt {
+    /// At the first record of the log.
+    Earliest,
+    /// Behind the last record of the log at the time of the first assignment.
+    Latest,
+    /// At the first record whose timestamp is this or later, in milliseconds since 1970; behind the last
+    /// record when there is none.
+    Timestamp(i64),
+}
+
+/// What to do with committed metadata that can't be used: text of another program, a damaged map, a map that
+/// does not fit the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BadMetadata {
+    /// Start at the committed offset as if it had no metadata: what was complete above it runs again. Counted,
+    /// and logged once for each partition.
+    #[default]
+    Ignore,
+    /// Stop with [`StopReason::BadMetadata`](crate::StopReason::BadMetadata).
+    Fail,
+}
+
+/// What to do with a map whose commit carries no leader epoch: Java's engine writes such ones, and so do tools
+/// that copy a group to another cluster, where every hole has shifted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MapsWithoutEpoch {
+    /// Use it; one warning.
+    #[default]
+    Accept,
+    /// Discard it as [`BadMetadata`] says: for groups that were mirrored.
+    Discard,
+}
+
+/// When finished work is committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CommitMode {
+    /// At this interval, and at every revoke, drain and stop.
+    Periodic(Duration),
+    /// As soon as something completed and the commit before is answered: the fewest repeats after a crash, at
+    /// the price of one request after another.
+    Synchronous,
+}
+
+impl Default for CommitMode {
+    fn default() -> Self {
+        CommitMode::Periodic(Duration::from_secs(1))
+    }
+}
+
+/// Why a configuration was refused.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// A property of librdkafka that the engine can't work with.
+    #[error(transparent)]
+    Property(#[from] ConfigError),
+    /// No handler was given.
+    #[error(
+        "no handler: give one with `handler`, `async_handler`, `route` or, for each topic, `topic`"
+    )]
+    NoHandler,
+    /// No topic was given.
+    #[error("no topic: name at least one with `topics`, `topic_pattern` or `topic`")]
+    NoTopic,
+    /// The pattern is no regular expression.
+    #[error("the topic pattern `{pattern}` is not a regular expression: {fault}")]
+    BadPattern {
+        /// The pattern.
+        pattern: String,
+        /// What is wrong with it.
+        fault: String,
+    },
+    /// A number is outside its range.
+    #[error("{setting} = {value}: {expected}")]
+    OutOfRange {
+        /// Name of the builder's method.
+        setting: &'static str,
+        /// The value that was given.
+        value: String,
+        /// What it should be.
+        expected: &'static str,
+    },
+}
+
+/// Where to begin: [`Keyway::builder`].
+#[derive(Debug)]
+#[must_use]
+pub struct Keyway {
+    pub(crate) settings: Settings,
+}
+
+/// A checked configuration.
+pub(crate) struct Settings {
+    pub(crate) client: Prepared,
+    pub(crate) subscription: Vec<String>,
+    /// Route 0 serves the topics without one of their own, when there are such.
+    pub(crate) routes: Vec<Route>,
+    /// Index into `routes` by topic.
+    pub(crate) topic_routes: Vec<(String, usize)>,
+    pub(crate) default_route: Option<usize>,
+    pub(crate) start: StartAt,
+    pub(crate) bad_metadata: BadMetadata,
+    pub(crate) maps_without_epoch: MapsWithoutEpoch,
+    pub(crate) limits: Limits,
+    pub(crate) buffers: BufferConfig,
+    pub(crate) commit: CommitConfig,
+    pub(crate) commit_timeout: Duration,
+    pub(crate) revoke_wait: Duration,
+    pub(crate) record_limit: Option<u64>,
+    pub(crate) observer: Option<Arc<dyn Observer>>,
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings")
+            .field("subscription", &self.subscription)
+            .field("routes", &self.routes)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Keyway {
+    /// Begins a configuration. `client` holds librdkafka's properties, `bootstrap.servers` among them.
+    pub fn builder(client: ClientConfig) -> Builder {
+        Builder {
+            client,
+            topics: Vec::new(),
+            route: None,
+            topic_routes: Vec::new(),
+            changes: Vec::new(),
+            start: None,
+            bad_metadata: BadMetadata::default(),
+            maps_without_epoch: MapsWithoutEpoch::default(),
+            metadata_limit: DEFAULT_CAP_CHARS,
+            metadata_threshold: 0.75,
+            max_window: DEFAULT_MAX_WINDOW,
+            memory_budget: DEFAULT_MEMORY_BUDGET,
+            partition_records: None,
+            commit: CommitMode::default(),
+            commit_timeout: Duration::from_secs(10),
+            revoke_wait: None,
+            record_limit: None,
+            observer: None,
+        }
+    }
+
+    /// Opens the client and starts the engine on threads of its own. Returns at once: what goes wrong later
+    /// is told by [`Engine::wait`].
+    ///
+    /// # Errors
+    /// When librdkafka refuses the configuration.
+    pub fn start(self) -> Result<Engine, StartError> {
+        Engine::start(self.settings)
+    }
+}
+
+/// Collects a configuration; every method has a default unless it says otherwise.
+#[must_use]
+pub struct Builder {
+    client: ClientConfig,
+    topics: Vec<String>,
+    route: Option<Route>,
+    topic_routes: Vec<(String, Route)>,
+    /// Settings of the default route, which may be given before its handler.
+    changes: Vec<Box<dyn FnOnce(Route) -> Route>>,
+    start: Option<StartAt>,
+    bad_metadata: BadMetadata,
+    maps_without_epoch: MapsWithoutEpoch,
+    metadata_limit: usize,
+    metadata_threshold: f64,
+    max_window: u64,
+    memory_budget: usize,
+    partition_records: Option<usize>,
+    commit: CommitMode,
+    commit_timeout: Duration,
+    revoke_wait: Option<Duration>,
+    record_limit: Option<u64>,
+    observer: Option<Arc<dyn Observer>>,
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder")
+            .field("topics", &self.topics)
+            .finish_non_exhaustive()
+    }
+}
+
+/// librdkafka's default of `max.poll.interval.ms`.
+const DEFAULT_MAX_POLL_INTERVAL: Duration = Duration::from_secs(300);
+
+/// How long a revoke waits for running handlers, unless `max.poll.interval.ms` is too short for it: long enough
+/// for a request that is under way, short enough that the group does not stand still.
+const DEFAULT_REVOKE_WAIT: Duration = Duration::from_secs(10);
+
+impl Builder {
+    /// The consumer group. Required here or as `group.id`.
+    pub fn group(self, group: &str) -> Self {
+        self.property("group.id", group)
+    }
+
+    /// Sets a property of librdkafka. Those that would break the engine are refused by [`Builder::build`].
+    pub fn property(mut self, name: &str, value: &str) -> Self {
+        self.client.set(name, value);
+        self
+    }
+
+    /// Topics to consume with the default route.
+    pub fn topics<T: Into<String>>(mut self, topics: impl IntoIterator<Item = T>) -> Self {
+        self.topics.extend(topics.into_iter().map(Into::into));
+        self
+    }
+
+    /// Topics whose whole name matches a regular expression, picked up as they appear, with the default route.
+    pub fn topic_pattern(mut self, pattern: &str) -> Self {
+        let anchored = format!(
+            "^{}$",
+            pattern.trim_start_matches('^').trim_end_matches('$')
+        );
+        self.topics.push(anchored);
+        self
+    }
+
+    /// A topic with a route of its own.
+    pub fn topic(mut self, topic: impl Into<String>, route: Route) -> Self {
+        self.topic_routes.push((topic.into(), route));
+        self
+    }
+
+    /// The default route, whole.
+    pub fn route(mut self, route: Route) -> Self {
+        self.route = Some(route);
+        self
+    }
+
+    /// The default route's handler; see [`Route::handler`].
+    pub fn handler<O: Into<Outcome>>(
+        self,
+        handler: impl Fn(&Record) -> O + Send + Sync + 'static,
+    ) -> Self {
+        self.route(Route::handler(handler))
+    }
+
+    /// The default route's handler; see [`Route::cpu_handler`].
+    pub fn cpu_handler<O: Into<Outcome>>(
+        self,
+        handler: impl Fn(&Record) -> O + Send + Sync + 'static,
+    ) -> Self {
+        self.route(Route::cpu_handler(handler))
+    }
+
+    /// The default route's handler; see [`Route::async_handler`].
+    pub fn async_handler<O, F>(self, handler: impl Fn(Record) -> F + Send + Sync + 'static) -> Self
+    where
+        O: Into<Outcome>,
+        F: Future<Output = O> + Send + 'static,
+    {
+        self.route(Route::async_handler(handler))
+    }
+
+    /// The default route's handler; see [`Route::batch_handler`].
+    pub fn batch_handler<O: Into<BatchOutcome>>(
+        self,
+        handler: impl Fn(Vec<Record>) -> O + Send + Sync + 'static,
+    ) -> Self {
+        self.route(Route::batch_handler(handler))
+    }
+
+    /// The default route's handler; see [`Route::async_batch_handler`].
+    pub fn async_batch_handler<O, F>(
+        self,
+        handler: impl Fn(Vec<Record>) -> F + Send + Sync + 'static,
+    ) -> Self
+    where
+        O: Into<BatchOutcome>,
+        F: Future<Output = O> + Send + 'static,
+    {
+        self.route(Route::async_batch_handler(handler))
+    }
+
+    fn change(mut self, change: impl FnOnce(Route) -> Route + 'static) -> Self {
+        self.changes.push(Box::new(change));
+        self
+    }
+
+    /// The default route's ordering; see [`Route::ordering`].
+    pub fn ordering(self, ordering: Ordering) -> Self {
+        self.change(move |route| route.ordering(ordering))
+    }
+
+    /// The default route's lanes; see [`Route::lane_by`].
+    pub fn lane_by<K: std::hash::Hash>(
+        self,
+        lane: impl Fn(&Record) -> K + Send + Sync + 'static,
+    ) -> Self {
+        self.change(move |route| route.lane_by(lane))
+    }
+
+    /// The default route's concurrency; see [`Route::concurrency`].
+    pub fn concurrency(self, calls: u32) -> Self {
+        self.change(move |route| route.concurrency(calls))
+    }
+
+    /// The default route's retry delay; see [`Route::retry_delay`].
+    pub fn retry_delay(self, delay: Duration) -> Self {
+        self.change(move |route| route.retry_delay(delay))
+    }
+
+    /// The default route's largest batch; see [`Route::batch_max`].
+    pub fn batch_max(self, records: usize) -> Self {
+        self.change(move |route| route.batch_max(records))
+    }
+
+    /// The default route's largest batch in bytes; see [`Route::batch_bytes`].
+    pub fn batch_bytes(self, bytes: usize) -> Self {
+        self.change(move |route| route.batch_bytes(bytes))
+    }
+
+    /// The default route's wait for a batch to fill; see [`Route::batch_wait`].
+    pub fn batch_wait(self, wait: Duration) -> Self {
+        self.change(move |route| route.batch_wait(wait))
+    }
+
+    /// Where a partition without a committed offset starts. Default: what `auto.offset.reset` says, else
+    /// [`StartAt::Latest`], as Kafka's own clients do.
+    pub fn start_at(mut self, start: StartAt) -> Self {
+        self.start = Some(start);
+        self
+    }
+
+    /// What to do with metadata that can't be used. Default: ignore it.
+    pub fn bad_metadata(mut self, policy: BadMetadata) -> Self {
+        self.bad_metadata = policy;
+        self
+    }
+
+    /// What to do with maps whose commit carries no leader epoch. Default: accept them.
+    pub fn maps_without_epoch(mut self, policy: MapsWithoutEpoch) -> Self {
+        self.maps_without_epoch = policy;
+        self
+    }
+
+    /// When to commit. Default: every second.
+    pub fn commit_mode(mut self, mode: CommitMode) -> Self {
+        self.commit = mode;
+        self
+    }
+
+    /// Commit at this interval. Default: 1 s.
+    pub fn commit_interval(self, interval: Duration) -> Self {
+        self.commit_mode(CommitMode::Periodic(interval))
+    }
+
+    /// How long a commit may stay without an answer before it counts as ambiguous. Default: 10 s.
+    pub fn commit_timeout(mut self, timeout: Duration) -> Self {
+        self.commit_timeout = timeout;
+        self
+    }
+
+    /// The broker's `offset.metadata.max.bytes`, in UTF-16 units. Default: 4096, the broker's own. A lower cap
+    /// of the broker is learned from its answers.
+    pub fn metadata_limit(mut self, chars: usize) -> Self {
+        self.metadata_limit = chars;
+        self
+    }
+
+    /// Share of the limit from which on records above the highest complete one wait for the hole map to
+    /// shrink. Default: 0.75.
+    pub fn metadata_threshold(mut self, share: f64) -> Self {
+        self.metadata_threshold = share;
+        self
+    }
+
+    /// Most offsets between the lowest incomplete one and the highest complete one. Default: 2^28.
+    pub fn max_window(mut self, offsets: u64) -> Self {
+        self.max_window = offsets;
+        self
+    }
+
+    /// Memory for everything that holds records: librdkafka's prefetch, the buffers, what running records
+    /// pin. Default: 256 MiB; at least 16 MiB.
+    pub fn memory_budget(mut self, bytes: usize) -> Self {
+        self.memory_budget = bytes;
+        self
+    }
+
+    /// Most records of one partition in the buffers; above, it is paused. Default: 100,000, or less where the
+    /// memory budget is small.
+    pub fn partition_buffer(mut self, records: usize) -> Self {
+        self.partition_records = Some(records);
+        self
+    }
+
+    /// How long a revoke waits for running handlers. Default: 10 s, or less when `max.poll.interval.ms` is
+    /// short; must be below half of that.
+    pub fn revoke_wait(mut self, wait: Duration) -> Self {
+        self.revoke_wait = Some(wait);
+        self
+    }
+
+    /// Start no record past this many (all partitions together) and drain when they are complete. Default: no
+    /// limit.
+    pub fn record_limit(mut self, records: u64) -> Self {
+        self.record_limit = Some(records);
+        self
+    }
+
+    /// Somebody who is told what happens as it happens. Default: nobody.
+    pub fn observer(mut self, observer: impl Observer) -> Self {
+        self.observer = Some(Arc::new(observer));
+        self
+    }
+
+    /// Checks the configuration. Nothing is opened yet.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with what to do about it.
+    pub fn build(mut self) -> Result<Keyway, BuildError> {
+        let (routes, topic_routes, default_route) = self.take_routes()?;
+        let subscription = self.subscription(&topic_routes)?;
+        let budget = self.checked_budget()?;
+        let mut buffers = budget.buffers();
+        if let Some(records) = self.partition_records {
+            in_range(
+                "partition_buffer",
+                records,
+                records > 0,
+                "at least 1 record",
+            )?;
+            buffers.partition_records = records;
+            buffers.total_records = buffers.total_records.max(records);
+        }
+        let revoke_wait = self.checked_revoke_wait()?;
+        let limits = self.checked_limits()?;
+        let client = prepare(&self.client, budget.prefetch())?;
+        let start = self.start.unwrap_or(match client.start {
+            Some(StartWish::Earliest) => StartAt::Earliest,
+            Some(StartWish::Latest) | None => StartAt::Latest,
+        });
+        in_range(
+            "commit_timeout",
+            self.commit_timeout.as_millis(),
+            self.commit_timeout >= Duration::from_millis(100),
+            "at least 100 ms, or answers would be taken for lost",
+        )?;
+        let interval = match self.commit {
+            CommitMode::Periodic(interval) => interval,
+            CommitMode::Synchronous => Duration::ZERO,
+        };
+        Ok(Keyway {
+            settings: Settings {
+                client,
+                subscription,
+                routes,
+                topic_routes,
+                default_route,
+                start,
+                bad_metadata: self.bad_metadata,
+                maps_without_epoch: self.maps_without_epoch,
+                limits,
+                buffers,
+                commit: CommitConfig {
+                    interval,
+                    ..CommitConfig::default()
+                },
+                commit_timeout: self.commit_timeout,
+                revoke_wait,
+                record_limit: self.record_limit,
+                observer: self.observer,
+            },
+        })
+    }
+
+    #[allow(
+        clippy::type_complexity,
+        reason = "three parts of one thing, used once"
+    )]
+    fn take_routes(
+        &mut self,
+    ) -> Result<(Vec<Route>, Vec<(String, usize)>, Option<usize>), BuildError> {
+        let mut routes = Vec::new();
+        let mut default_route = None;
+        if let Some(mut route) = self.route.take() {
+            for change in self.changes.drain(..) {
+                route = change(route);
+            }
+            default_route = Some(routes.len());
+            routes.push(route);
+        } else if !self.topics.is_empty() || self.topic_routes.is_empty() {
+            return Err(BuildError::NoHandler);
+        }
+        let mut topic_routes = Vec::new();
+        for (topic, route) in self.topic_routes.drain(..) {
+            topic_routes.push((topic, routes.len()));
+            routes.push(route);
+        }
+        for route in &routes {
+            in_range(
+                "concurrency",
+                route.concurrency,
+                route.concurrency > 0,
+                "at least 1 call at once",
+            )?;
+            in_range(
+                "batch_max",
+                route.batch.max_records,
+                route.batch.max_records > 0,
+                "at least 1 record",
+            )?;
+        }
+        in_range(
+            "topic",
+            routes.len(),
+            routes.len() <= 1024,
+            "at most 1,024 topics with routes of their own",
+        )?;
+        Ok((routes, topic_routes, default_route))
+    }
+
+    fn subscription(&self, topic_routes: &[(String, usize)]) -> Result<Vec<String>, BuildError> {
+        let mut subscription: Vec<String> = Vec::new();
+        for topic in self
+            .topics
+            .iter()
+            .chain(topic_routes.iter().map(|(topic, _)| topic))
+        {
+            if topic.starts_with('^') {
+                regex::Regex::new(topic).map_err(|error| BuildError::BadPattern {
+                    pattern: topic.clone(),
+                    fault: error.to_string(),
+                })?;
+            }
+            if !subscription.contains(topic) {
+                subscription.push(topic.clone());
+            }
+        }
+        if subscription.is_empty() {
+            Err(BuildError::NoTopic)
+        } else {
+            Ok(subscription)
+        }
+    }
+
+    fn checked_budget(&self) -> Result<MemoryBudget, BuildError> {
+        in_range(
+            "memory_budget",
+            self.memory_budget,
+            self.memory_budget >= MIN_MEMORY_BUDGET,
+            "at least 16 MiB, since less does not hold one fetch",
+        )?;
+        Ok(MemoryBudget(self.memory_budget))
+    }
+
+    fn checked_revoke_wait(&self) -> Result<Duration, BuildError> {
+        let interval = self
+            .client
+            .get("max.poll.interval.ms")
+            .and_then(|millis| millis.parse().ok())
+            .map_or(DEFAULT_MAX_POLL_INTERVAL, Duration::from_millis);
+        let Some(wait) = self.revoke_wait else {
+            return Ok(DEFAULT_REVOKE_WAIT.min(interval / 3));
+        };
+        in_range(
+            "revoke_wait",
+            wait.as_millis(),
+            wait < interval / 2,
+            "below half of `max.poll.interval.ms`, or the member would be thrown out while it waits",
+        )?;
+        Ok(wait)
+    }
+
+    fn checked_limits(&self) -> Result<Limits, BuildError> {
+        let ratio =
+            ThresholdRatio::new(self.metadata_threshold).map_err(|_| BuildError::OutOfRange {
+                setting: "metadata_threshold",
+                value: self.metadata_threshold.to_string(),
+                expected: "above 0 and at most 1",
+            })?;
+        in_range(
+            "max_window",
+            self.max_window,
+            self.max_window > 0,
+            "at least 1 offset",
+        )?;
+        Ok(Limits::new(self.metadata_limit, ratio).with_max_window(self.max_window))
+    }
+}
+
+fn in_range(
+    setting: &'static str,
+    value: impl fmt::Display,
+    holds: bool,
+    expected: &'static str,
+) -> Result<(), BuildError> {
+    if holds {
+        Ok(())
+    } else {
+        Err(BuildError::OutOfRange {
+            setting,
+            value: value.to_string(),
+            expected,
+        })
+    }
+}

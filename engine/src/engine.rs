@@ -1,0 +1,274 @@
+//! A running engine in the hands of its user.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use keyway_core::{Core, CoreConfig, Leases, RouteId, Shape};
+
+use crate::builder::Settings;
+use crate::context::Member;
+use crate::kafka::{ClientError, Source, SourceConfig};
+use crate::poll::{
+    Committer, Inbound, InboxSender, LoopState, Owned, PollLoop, RestorePolicy, Restorer, Slots,
+    inbox, panic_text,
+};
+use crate::status::Status;
+use crate::stop::{End, Report, StopReason};
+use crate::workers::{RouteContext, Wake, WorkerPool, WorkersError, reports};
+
+/// Why an engine could not be started.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// librdkafka refuses the configuration.
+    #[error("the Kafka client can't be made: {0}")]
+    Client(#[from] ClientError),
+    /// The operating system gives no more threads.
+    #[error("could not start a thread or a runtime: {0}")]
+    Threads(#[source] std::io::Error),
+    /// The workers can't be started.
+    #[error("could not start the workers: {0}")]
+    Workers(String),
+}
+
+impl From<WorkersError> for StartError {
+    fn from(error: WorkersError) -> Self {
+        StartError::Workers(error.to_string())
+    }
+}
+
+/// Why [`Engine::commit`] did not succeed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CommitError {
+    /// Not within the time given. The engine goes on trying.
+    #[error("the commit was not acknowledged in time; it is tried further")]
+    TimedOut,
+    /// The engine has ended.
+    #[error("the engine has ended")]
+    Ended,
+}
+
+/// A running engine.
+///
+/// Its methods never wait, but for [`Engine::wait`] and [`Engine::commit`], which say so. Dropping it asks it
+/// to stop, within 10 s, and does not wait either.
+#[derive(Debug)]
+pub struct Engine {
+    inbox: InboxSender,
+    status: Arc<Mutex<Arc<Status>>>,
+    end: Arc<End>,
+}
+
+/// The bound of the stop that a drop asks for.
+const DROP_WITHIN: Duration = Duration::from_secs(10);
+
+impl Engine {
+    pub(crate) fn start(settings: Settings) -> Result<Self, StartError> {
+        let source_config = SourceConfig::new(
+            settings.client.client.clone(),
+            settings.subscription.clone(),
+        );
+        let fences = settings.client.client.get("group.instance.id").is_none();
+        let (source, group, waker) = Source::open(&source_config)?;
+        let wake_for_reports = Arc::new(Wake::new({
+            let waker = waker.clone();
+            move || waker.wake()
+        }));
+        let wake_for_messages = Arc::new(Wake::new(move || waker.wake()));
+        let (sender, inbox) = inbox(wake_for_messages);
+        let (report_sender, reports) = reports(wake_for_reports);
+
+        let leases = Arc::new(Leases::default());
+        let member = Arc::new(Member::new(Arc::clone(&leases)));
+        let runtime = tokio::runtime::Handle::try_current().ok();
+        let mut pools = Vec::with_capacity(settings.routes.len());
+        let mut pinned = Vec::with_capacity(settings.routes.len());
+        for (index, route) in settings.routes.iter().enumerate() {
+            let context = RouteContext {
+                route: RouteId(index as u16),
+                member: Arc::clone(&member),
+                reports: report_sender.clone(),
+                observer: settings.observer.clone(),
+            };
+            pools.push(WorkerPool::start(
+                route.handler.clone(),
+                route.concurrency,
+                context,
+                runtime.clone(),
+            )?);
+            pinned.push(match route.config().shape {
+                Shape::Pinned { workers } => workers,
+                Shape::Pool { .. } => 0,
+            });
+        }
+        let owned = Arc::new(Owned::default());
+        let commits = Committer {
+            group: group.clone(),
+            owned: Arc::clone(&owned),
+            timeout: settings.commit_timeout,
+            observer: settings.observer.clone(),
+            inbox: sender.clone(),
+        }
+        .start()
+        .map_err(StartError::Threads)?;
+        let restores = Restorer {
+            group: group.clone(),
+            policy: RestorePolicy {
+                start: settings.start,
+                bad_metadata: settings.bad_metadata,
+                maps_without_epoch: settings.maps_without_epoch,
+                max_window: settings.limits.max_window,
+            },
+            inbox: sender.clone(),
+        }
+        .start()
+        .map_err(StartError::Threads)?;
+
+        let mut core = Core::new(
+            CoreConfig {
+                routes: settings.routes.iter().map(|route| route.config()).collect(),
+                limits: settings.limits,
+                buffers: settings.buffers,
+                commit: settings.commit,
+            },
+            leases,
+        );
+        if let Some(limit) = settings.record_limit {
+            core.limit_starts(limit);
+        }
+        let by_topic: HashMap<_, _> = settings
+            .topic_routes
+            .iter()
+            .map(|(topic, route)| (topic.clone(), RouteId(*route as u16)))
+            .collect();
+        let slots = Slots::new(
+            settings
+                .routes
+                .iter()
+                .map(|route| route.lanes.clone())
+                .collect(),
+            by_topic,
+            settings.default_route.map(|route| RouteId(route as u16)),
+            RandomState::new().hash_one(0_u8),
+        );
+        let status = Arc::new(Mutex::new(Arc::new(Status::default())));
+        let poll = PollLoop {
+            core,
+            source,
+            group,
+            slots,
+            member,
+            pools,
+            pinned,
+            reports,
+            inbox,
+            commits,
+            restores,
+            owned,
+            observer: settings.observer,
+            status: Arc::clone(&status),
+            revoke_wait: settings.revoke_wait,
+            commit_timeout: settings.commit_timeout,
+            record_limit: settings.record_limit,
+            fences,
+            state: LoopState::default(),
+        };
+        let end = Arc::new(End::default());
+        let engine = Self {
+            inbox: sender,
+            status,
+            end: Arc::clone(&end),
+        };
+        std::thread::Builder::new()
+            .name("keyway-poll".to_owned())
+            .spawn(move || {
+                // The loop is gone afterwards, so nothing half done of it can be seen.
+                let result = catch_unwind(AssertUnwindSafe(|| poll.run()));
+                end.set(
+                    result.unwrap_or_else(|panic| Err(StopReason::Defect(panic_text(&*panic)))),
+                );
+            })
+            .map_err(StartError::Threads)?;
+        Ok(engine)
+    }
+
+    /// What the engine is doing: a snapshot, at most a quarter of a second old.
+    pub fn status(&self) -> Arc<Status> {
+        Arc::clone(&self.status.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Asks the engine to take in nothing more, finish what is buffered, commit and leave the group, within
+    /// `within`; what is not finished by then stays incomplete. Does not wait for a retry that is due later.
+    /// Returns at once; see [`Engine::wait`].
+    pub fn drain(&self, within: Duration) {
+        self.inbox.send(Inbound::Drain {
+            deadline: Instant::now() + within,
+        });
+    }
+
+    /// Asks the engine to start nothing more, finish what runs, commit and leave the group, within `within`.
+    /// Ends a drain that is under way. Returns at once; see [`Engine::wait`].
+    pub fn stop(&self, within: Duration) {
+        self.inbox.send(Inbound::Stop {
+            deadline: Instant::now() + within,
+        });
+    }
+
+    /// Commits now, and waits until all that was complete at the call is acknowledged. Blocks the thread, so
+    /// async code calls it through `spawn_blocking`.
+    ///
+    /// # Errors
+    /// When that did not happen within `within`, or the engine has ended.
+    pub fn commit(&self, within: Duration) -> Result<(), CommitError> {
+        let (reply, answer) = crossbeam_channel::bounded(1);
+        let deadline = Instant::now() + within;
+        if !self.inbox.send(Inbound::Commit { deadline, reply }) {
+            return Err(CommitError::Ended);
+        }
+        // A turn of the poll thread longer, so that its own answer is the one that is heard.
+        match answer.recv_deadline(deadline + Duration::from_secs(1)) {
+            Ok(result) => result,
+            Err(crossbeam_channel::RecvTimeoutError::Timeout) => Err(CommitError::TimedOut),
+            Err(crossbeam_channel::RecvTimeoutError::Disconnected) => Err(CommitError::Ended),
+        }
+    }
+
+    /// Waits for the engine's end. Blocks the thread; see [`Engine::finished`] for async code.
+    ///
+    /// # Errors
+    /// The reason, when it ended without being asked to.
+    pub fn wait(&self) -> Result<Report, StopReason> {
+        self.end.wait()
+    }
+
+    /// Waits for the engine's end without blocking a thread.
+    ///
+    /// # Errors
+    /// The reason, when it ended without being asked to.
+    pub async fn finished(&self) -> Result<Report, StopReason> {
+        self.end.finished().await
+    }
+
+    /// The end, if it has come.
+    pub fn ended(&self) -> Option<Result<Report, StopReason>> {
+        self.end.get()
+    }
+
+    /// Breaks the engine off as a crash would: no last commit, no revoke, no leaving. For tests and
+    /// demonstrations of what a crash costs; the group notices after its session timeout.
+    pub fn abandon(&self) {
+        self.inbox.send(Inbound::Abandon);
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        if self.end.get().is_none() {
+            self.stop(DROP_WITHIN);
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Every metric's name, once, with its unit and labels. They go through the `metrics` facade, so that the
+//! embedder picks the exporter. Counters are published a few times a second from the core's own counts: no
+//! record pays for them.
+
+use keyway_core::Counters;
+use metrics::{counter, gauge};
+
+use crate::status::Status;
+
+/// Records received from the log and not complete yet at that time.
+pub const RECORDS_RECEIVED: &str = "keyway_records_received_total";
+/// Records completed.
+pub const RECORDS_COMPLETED: &str = "keyway_records_completed_total";
+/// Records passed over because the restored hole map says that they are complete.
+pub const RECORDS_SKIPPED_COMPLETE: &str = "keyway_records_skipped_complete_total";
+/// Attempts that failed.
+pub const ATTEMPTS_FAILED: &str = "keyway_attempts_failed_total";
+/// Results dropped because their assignment had ended.
+pub const LATE_RESULTS: &str = "keyway_late_results_total";
+/// Commit requests acknowledged for at least one partition.
+pub const COMMITS: &str = "keyway_commits_total";
+/// Commit answers by partition that were no success. Label `answer`.
+pub const COMMIT_REFUSALS: &str = "keyway_commit_refusals_total";
+/// Committed metadata that was not used. Label `reason`.
+pub const METADATA_DISCARDED: &str = "keyway_metadata_discarded_total";
+/// Hole maps left out of a commit because they did not fit.
+pub const METADATA_STRIPPED: &str = "keyway_metadata_stripped_total";
+/// Times that a smaller cap of the metadata was learned from the broker.
+pub const METADATA_CAP_LEARNED: &str = "keyway_metadata_cap_learned_total";
+/// Times that a partition was paused by back-pressure.
+pub const PAUSES: &str = "keyway_pauses_total";
+/// Errors of the Kafka client. Label `kind`: transient, denied, fatal.
+pub const CLIENT_ERRORS: &str = "keyway_client_errors_total";
+/// Records in the engine.
+pub const RECORDS_BUFFERED: &str = "keyway_records_buffered";
+/// Bytes of these.
+pub const BYTES_BUFFERED: &str = "keyway_bytes_buffered";
+/// Records handed to workers.
+pub const RECORDS_RUNNING: &str = "keyway_records_running";
+/// Partitions whose records above the highest complete one wait for the hole map to shrink.
+pub const PARTITIONS_BLOCKED_BY_MAP: &str = "keyway_partitions_blocked_by_map";
+/// Partitions assigned.
+pub const PARTITIONS_ASSIGNED: &str = "keyway_partitions_assigned";
+
+/// Publishes what has changed since the last time.
+#[derive(Debug, Default)]
+pub(crate) struct Published {
+    last: Counters,
+}
+
+impl Published {
+    pub(crate) fn publish(&mut self, status: &Status, now: Counters) {
+        let last = std::mem::replace(&mut self.last, now);
+        for (name, now, last) in [
+            (RECORDS_RECEIVED, now.received, last.received),
+            (RECORDS_COMPLETED, now.completed, last.completed),
+            (
+                RECORDS_SKIPPED_COMPLETE,
+                now.skipped_complete,
+                last.skipped_complete,
+            ),
+            (ATTEMPTS_FAILED, now.failed, last.failed),
+            (LATE_RESULTS, now.late_results, last.late_results),
+            (COMMITS, now.commits, last.commits),
+            (METADATA_STRIPPED, now.maps_stripped, last.maps_stripped),
+            (METADATA_CAP_LEARNED, now.caps_learned, last.caps_learned),
+            (PAUSES, now.pauses, last.pauses),
+        ] {
+            if now > last {
+                counter!(name).increment(now - last);
+            }
+        }
+        let blocked = status
+            .partitions
+            .iter()
+            .filter(|partition| partition.blocked_by_map)
+            .count();
+        gauge!(RECORDS_BUFFERED).set(status.buffered as f64);
+        gauge!(BYTES_BUFFERED).set(status.buffered_bytes as f64);
+        gauge!(RECORDS_RUNNING).set(status.running as f64);
+        gauge!(PARTITIONS_ASSIGNED).set(status.partitions.len() as f64);
+        gauge!(PARTITIONS_BLOCKED_BY_MAP).set(blocked as f64);
+    }
+}

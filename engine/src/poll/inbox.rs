@@ -1,0 +1,82 @@
+//! What other threads tell the poll thread.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crossbeam_channel::{Receiver, Sender};
+use keyway_core::CommitFinished;
+
+use super::restore::RestoreAnswer;
+use crate::engine::CommitError;
+use crate::workers::Wake;
+
+/// A message to the poll thread.
+#[derive(Debug)]
+pub(crate) enum Inbound {
+    /// The answer to the plan that was under way.
+    Committed(CommitFinished),
+    /// What the group had committed for partitions that were assigned.
+    Restored(RestoreAnswer),
+    /// Finish what is buffered, then end.
+    Drain { deadline: Instant },
+    /// Finish what runs, then end.
+    Stop { deadline: Instant },
+    /// Commit, and say when all that is complete now is committed.
+    Commit {
+        deadline: Instant,
+        reply: Sender<Result<(), CommitError>>,
+    },
+    /// End at once as a crash would.
+    Abandon,
+}
+
+/// The end of those who tell.
+#[derive(Clone, Debug)]
+pub(crate) struct InboxSender {
+    messages: Sender<Inbound>,
+    wake: Arc<Wake>,
+}
+
+impl InboxSender {
+    /// Says whether the poll thread still listens.
+    pub(crate) fn send(&self, message: Inbound) -> bool {
+        let heard = self.messages.send(message).is_ok();
+        self.wake.wake();
+        heard
+    }
+}
+
+/// The poll thread's end.
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    messages: Receiver<Inbound>,
+    wake: Arc<Wake>,
+}
+
+impl Inbox {
+    pub(crate) fn next(&self) -> Option<Inbound> {
+        self.messages.try_recv().ok()
+    }
+
+    /// Announces that the poll thread is about to sleep; `false` when a message came in the meantime.
+    pub(crate) fn may_sleep(&self) -> bool {
+        self.wake.raise();
+        self.messages.is_empty()
+    }
+
+    pub(crate) fn awake(&self) {
+        self.wake.lower();
+    }
+}
+
+pub(crate) fn inbox(wake: Arc<Wake>) -> (InboxSender, Inbox) {
+    // Unbounded, and never long: one answer of each thread, and what a person asks for.
+    let (sender, messages) = crossbeam_channel::unbounded();
+    (
+        InboxSender {
+            messages: sender,
+            wake: Arc::clone(&wake),
+        },
+        Inbox { messages, wake },
+    )
+}

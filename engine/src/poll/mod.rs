@@ -1,0 +1,552 @@
+//! The poll thread: it owns the source and the core, and nothing else does.
+//!
+//! ```text
+//!   one turn:  inbox and reports --> core --> commands carried out
+//!              wait: source.poll (woken by reports and messages), or for a report while full
+//!              records --> core --> commands carried out
+//!              events  --> rebalance
+//! ```
+//!
+//! Nothing here waits for a broker or a handler: commits and restores are asked of threads of their own, and
+//! their answers come back through the inbox.
+
+mod commits;
+mod inbox;
+mod rebalance;
+mod restore;
+mod shutdown;
+mod slots;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::Sender;
+use keyway_core::{
+    Arrival, Command, CommitMark, CommitReason, Core, PartitionSlot, RouteId, StopCause, Task,
+    Timestamp, WorkerIndex,
+};
+use keyway_offsets::Offset;
+
+pub(crate) use self::commits::{CommitJob, Committer, Owned};
+pub(crate) use self::inbox::{Inbound, Inbox, InboxSender, inbox};
+use self::rebalance::Rebalancing;
+pub(crate) use self::restore::{RestoreJob, RestorePolicy, Restorer};
+use self::shutdown::Shutdown;
+pub(crate) use self::slots::{Slots, panic_text};
+use crate::budget::RECORD_OVERHEAD;
+use crate::context::Member;
+use crate::engine::CommitError;
+use crate::kafka::{ClientError, GroupClient, NativeRecord, Source, SourceEvent, TopicPartition};
+use crate::metrics::{self, Published};
+use crate::observer::Observer;
+use crate::record::Message;
+use crate::status::{PartitionStatus, Status};
+use crate::stop::{Report, StopReason};
+use crate::workers::{Reports, WorkerPool};
+
+/// Most records taken in one turn: enough that what a turn costs is shared by many, few enough that reports
+/// are looked at every few hundred microseconds.
+const POLL_RECORDS: usize = 1_000;
+
+/// The longest sleep, so that a lost wake-up could only ever cost this much.
+const LONGEST_SLEEP: Duration = Duration::from_millis(100);
+
+/// While a worker is inside an attempt with others queued behind it, it is looked at this often.
+const LOOK_AT_WORKERS: Duration = Duration::from_millis(1);
+
+/// Between two status snapshots.
+const STATUS_EVERY: Duration = Duration::from_millis(250);
+
+/// Everything that the poll thread is made of.
+pub(crate) struct PollLoop {
+    pub(crate) core: Core<Message>,
+    pub(crate) source: Source,
+    pub(crate) group: GroupClient,
+    pub(crate) slots: Slots,
+    pub(crate) member: Arc<Member>,
+    pub(crate) pools: Vec<WorkerPool>,
+    /// Workers of each route, for those whose lanes are pinned.
+    pub(crate) pinned: Vec<u32>,
+    pub(crate) reports: Reports,
+    pub(crate) inbox: Inbox,
+    pub(crate) commits: Sender<CommitJob>,
+    pub(crate) restores: Sender<RestoreJob>,
+    pub(crate) owned: Arc<Owned>,
+    pub(crate) observer: Option<Arc<dyn Observer>>,
+    pub(crate) status: Arc<Mutex<Arc<Status>>>,
+    pub(crate) revoke_wait: Duration,
+    pub(crate) commit_timeout: Duration,
+    pub(crate) record_limit: Option<u64>,
+    /// Whether the group protocol gives fences: not to a static member, whose restart leaves the generation.
+    pub(crate) fences: bool,
+    pub(crate) state: LoopState,
+}
+
+/// What changes from turn to turn.
+#[derive(Default)]
+pub(crate) struct LoopState {
+    rebalancing: Rebalancing,
+    shutdown: Option<Shutdown>,
+    stop_reason: Option<StopReason>,
+    abandoned: bool,
+    /// Those who wait for a commit, with what they mean by it.
+    commit_waiters: Vec<CommitWaiter>,
+    records: Vec<NativeRecord>,
+    arrivals: Vec<Arrival<Message>>,
+    taken_back: Vec<Task<Message>>,
+    looked_at_workers: Timestamp,
+    published: Published,
+    published_at: Timestamp,
+    active_at: Timestamp,
+    last_completed: u64,
+    first_assigned: Option<Timestamp>,
+    first_received: Option<Timestamp>,
+    last_completion: Option<Timestamp>,
+    denied: Option<ClientError>,
+    full_since_poll: Timestamp,
+}
+
+struct CommitWaiter {
+    mark: CommitMark,
+    deadline: Instant,
+    reply: Sender<Result<(), CommitError>>,
+}
+
+impl PollLoop {
+    /// Runs until the end.
+    pub(crate) fn run(mut self) -> Result<Report, StopReason> {
+        loop {
+            let now = self.now();
+            self.take_messages(now);
+            self.take_reports(now);
+            if now >= self.core.next_deadline() {
+                self.core.tick(now);
+            }
+            self.carry_out(now);
+            self.progress_rebalance(now);
+            self.stop_at_limit(now);
+            if self.progress_shutdown(now) || self.state.abandoned {
+                break;
+            }
+            self.free_queues(now);
+            self.carry_out(now);
+            self.answer_commit_waiters(now);
+            self.publish(now);
+            self.receive();
+            self.take_events();
+        }
+        self.end()
+    }
+
+    fn now(&self) -> Timestamp {
+        self.member.clock().now()
+    }
+
+    fn take_messages(&mut self, now: Timestamp) {
+        while let Some(message) = self.inbox.next() {
+            match message {
+                Inbound::Committed(finished) => {
+                    self.core.commit_finished(&finished, now);
+                    tracing::trace!(plan = finished.plan.0, took = ?finished.took, "commit answered");
+                }
+                Inbound::Restored(answer) => self.take_restored(answer, now),
+                Inbound::Drain { deadline } => self.begin_shutdown(Shutdown::drain(deadline), now),
+                Inbound::Stop { deadline } => self.begin_shutdown(Shutdown::stop(deadline), now),
+                Inbound::Commit { deadline, reply } => self.request_commit(deadline, reply, now),
+                Inbound::Abandon => self.state.abandoned = true,
+            }
+        }
+    }
+
+    fn take_reports(&mut self, now: Timestamp) {
+        while let Some(report) = self.reports.try_next() {
+            let spent = self.core.completed(report, now);
+            self.reports.recycle(spent);
+        }
+        let completed = self.core.counters().completed;
+        if completed != self.state.last_completed {
+            self.state.last_completed = completed;
+            self.state.last_completion = Some(now);
+        }
+    }
+
+    fn carry_out(&mut self, now: Timestamp) {
+        let (mut pause, mut resume) = (Vec::new(), Vec::new());
+        while let Some(command) = self.core.next_command() {
+            match command {
+                Command::Dispatch {
+                    route,
+                    worker,
+                    work,
+                } => {
+                    if let Some(spent) = self.pools[route.index()].dispatch(worker, work) {
+                        self.core.recycle(spent);
+                    }
+                }
+                Command::Reopen {
+                    route,
+                    worker,
+                    lane,
+                } => self.pools[route.index()].reopen(worker, lane),
+                Command::Commit(plan) => {
+                    let names = plan
+                        .partitions
+                        .iter()
+                        .map(|part| self.slots.partition(part.slot).clone());
+                    let job = CommitJob {
+                        names: names.collect(),
+                        plan,
+                    };
+                    // The committer ends only after this thread.
+                    let _ = self.commits.send(job);
+                }
+                Command::Pause(slot) => pause.push(self.slots.partition(slot).clone()),
+                Command::Resume(slot) => resume.push(self.slots.partition(slot).clone()),
+                Command::Stop(cause) => self.stop_for(&cause, now),
+                other => tracing::error!(?other, "a command that this engine does not know"),
+            }
+        }
+        if !pause.is_empty() {
+            tracing::debug!(?pause, "paused by back-pressure");
+            log_refusal(self.source.pause(&pause));
+        }
+        // While it stops the member fetches nothing.
+        if !resume.is_empty() && self.state.shutdown.is_none() {
+            tracing::debug!(?resume, "fetched again");
+            log_refusal(self.source.resume(&resume));
+        }
+    }
+
+    fn stop_for(&mut self, cause: &StopCause, now: Timestamp) {
+        let StopCause::Handler {
+            slot,
+            offset,
+            reason,
+        } = cause
+        else {
+            tracing::error!(?cause, "a cause that this engine does not know");
+            return;
+        };
+        self.stop_because(
+            StopReason::Handler {
+                partition: self.slots.partition(*slot).clone(),
+                offset: offset.get(),
+                reason: reason.clone(),
+            },
+            now,
+        );
+    }
+
+    /// Begins an orderly end for a reason that [`Engine::wait`](crate::Engine::wait) will give.
+    fn stop_because(&mut self, reason: StopReason, now: Timestamp) {
+        if self.state.stop_reason.is_none() {
+            tracing::error!(%reason, "the engine stops");
+            self.state.stop_reason = Some(reason);
+        }
+        self.begin_shutdown(Shutdown::stop(Instant::now() + self.commit_timeout), now);
+    }
+
+    /// Takes back what is queued behind a slow attempt.
+    fn free_queues(&mut self, now: Timestamp) {
+        if now.since(self.state.looked_at_workers) < LOOK_AT_WORKERS {
+            return;
+        }
+        self.state.looked_at_workers = now;
+        while let Some((route, worker)) = self.core.next_laden(|route, worker| {
+            let since = self.pools[route.index()].running_since(worker);
+            since.is_some_and(|since| now.since(since) >= LOOK_AT_WORKERS)
+        }) {
+            self.take_back(route, worker, now);
+        }
+    }
+
+    fn take_back(&mut self, route: RouteId, worker: WorkerIndex, now: Timestamp) {
+        let mut tasks = std::mem::take(&mut self.state.taken_back);
+        self.pools[route.index()].take_back(worker, &mut tasks);
+        // What it has finished is reported by the taking back, and has to be seen first.
+        self.take_reports(now);
+        self.core.taken_back(route, worker, &mut tasks, now);
+        self.state.taken_back = tasks;
+    }
+
+    /// Takes back everything that is queued, so that what leaves does not wait behind what stays.
+    fn take_all_back(&mut self, now: Timestamp) {
+        for route in 0..self.pools.len() {
+            for worker in 0..self.pinned[route] {
+                let (route, worker) = (RouteId(route as u16), WorkerIndex(worker));
+                if self.core.holds_more_than_one(route, worker) {
+                    self.take_back(route, worker, now);
+                }
+            }
+        }
+    }
+
+    /// Waits for records, a wake-up or a deadline, and takes what came.
+    fn receive(&mut self) {
+        let now = self.now();
+        let timeout = self.sleep_time(now);
+        let mut records = std::mem::take(&mut self.state.records);
+        if self.core.is_full() {
+            // One record now and then, so that the client's callbacks are served.
+            let deadline = Instant::now() + timeout;
+            if let Some(report) = self.reports.next_before(deadline) {
+                let now = self.now();
+                let spent = self.core.completed(report, now);
+                self.reports.recycle(spent);
+            }
+            let now = self.now();
+            if now.since(self.state.full_since_poll) >= LONGEST_SLEEP {
+                self.state.full_since_poll = now;
+                self.source.poll(1, Duration::ZERO, &mut records);
+            }
+        } else {
+            // Nobody waits for a report unless something may follow from it.
+            let awaits_reports = self.awaits_reports();
+            let may_sleep = (!awaits_reports || self.reports.may_sleep()) && self.inbox.may_sleep();
+            let timeout = if may_sleep { timeout } else { Duration::ZERO };
+            self.source.poll(POLL_RECORDS, timeout, &mut records);
+            self.reports.awake();
+            self.inbox.awake();
+        }
+        if !records.is_empty() {
+            let now = self.now();
+            self.take_reports(now);
+            self.deliver(&mut records, now);
+            self.carry_out(now);
+        }
+        self.state.records = records;
+    }
+
+    fn awaits_reports(&self) -> bool {
+        let (records, running) = self.core.load();
+        records > running
+            || self.state.shutdown.is_some()
+            || self.state.rebalancing.is_under_way()
+            || self.record_limit.is_some()
+            || self.core.commits_at_once()
+    }
+
+    fn sleep_time(&self, now: Timestamp) -> Duration {
+        let mut sleep = self.core.next_deadline().since(now).min(LONGEST_SLEEP);
+        if self.core.is_laden() {
+            sleep = sleep.min(LOOK_AT_WORKERS);
+        }
+        sleep
+    }
+
+    /// Gives records to the core, those of one partition together.
+    fn deliver(&mut self, records: &mut Vec<NativeRecord>, now: Timestamp) {
+        self.state.first_received.get_or_insert(now);
+        let mut arrivals = std::mem::take(&mut self.state.arrivals);
+        let mut current = None;
+        let mut token = None;
+        for record in records.drain(..) {
+            let its_token = record.partition_token();
+            if token != Some(its_token) {
+                self.give_to_core(current, &mut arrivals, now);
+                token = Some(its_token);
+                current = self.slots.of_record(&record);
+            }
+            let Some((slot, _)) = current else { continue };
+            let Some(offset) = Offset::new(record.offset()) else {
+                continue;
+            };
+            let bytes = u32::try_from(record.payload_bytes() + RECORD_OVERHEAD).unwrap_or(u32::MAX);
+            let leader_epoch = record.leader_epoch();
+            match self.slots.lane(slot, offset, record, &self.member) {
+                Ok((lane, payload)) => {
+                    arrivals.push(Arrival {
+                        offset,
+                        lane,
+                        bytes,
+                        leader_epoch,
+                        payload,
+                    });
+                }
+                Err(reason) => {
+                    // The rest of the partition is not received, hence read again at the next start.
+                    self.stop_because(reason, now);
+                    self.give_to_core(current.take(), &mut arrivals, now);
+                }
+            }
+        }
+        self.give_to_core(current, &mut arrivals, now);
+        self.state.arrivals = arrivals;
+    }
+
+    fn give_to_core(
+        &mut self,
+        current: Option<(PartitionSlot, keyway_core::Epoch)>,
+        arrivals: &mut Vec<Arrival<Message>>,
+        now: Timestamp,
+    ) {
+        if let Some((slot, epoch)) = current {
+            if !arrivals.is_empty() {
+                self.core.records(slot, epoch, arrivals, now);
+            }
+        }
+        arrivals.clear();
+    }
+
+    /// Takes the events that came with the records, after them.
+    fn take_events(&mut self) {
+        let now = self.now();
+        while let Some(event) = self.source.next_event() {
+            match event {
+                SourceEvent::Assign(_) | SourceEvent::Revoke(_) | SourceEvent::Lost(_) => {
+                    self.take_rebalance(event, now);
+                }
+                SourceEvent::EndOfPartition { tp, offset } => self.take_position(&tp, offset),
+                SourceEvent::OffsetOutOfRange { tp, offset, error } => {
+                    tracing::warn!(partition = %tp, offset, %error, "the position is not in the log: restoring anew");
+                    self.restore_anew(&tp, now);
+                }
+                SourceEvent::TokenRefresh => {}
+                SourceEvent::Error(error) => self.take_error(error, now),
+            }
+        }
+    }
+
+    fn take_position(&mut self, partition: &TopicPartition, offset: i64) {
+        self.state.denied = None;
+        let Some(slot) = self.slots.find(partition) else {
+            return;
+        };
+        if let (Some(epoch), Some(offset)) = (self.slots.epoch(slot), Offset::new(offset)) {
+            self.core.position_reached(slot, epoch, offset);
+        }
+    }
+
+    fn take_error(&mut self, error: ClientError, now: Timestamp) {
+        let kind = match &error {
+            ClientError::Transient { .. } | ClientError::Closed => "transient",
+            ClientError::Denied { .. } => "denied",
+            ClientError::Fatal { .. } => "fatal",
+        };
+        ::metrics::counter!(metrics::CLIENT_ERRORS, "kind" => kind).increment(1);
+        match error {
+            ClientError::Denied { .. } => {
+                tracing::error!(%error, "no access; tried again until it is given");
+                self.state.denied = Some(error);
+            }
+            ClientError::Fatal { .. } => self.stop_because(StopReason::Client(error), now),
+            _ => tracing::warn!(%error, "the client goes on trying"),
+        }
+    }
+
+    fn request_commit(
+        &mut self,
+        deadline: Instant,
+        reply: Sender<Result<(), CommitError>>,
+        now: Timestamp,
+    ) {
+        let mark = self.core.mark();
+        self.core.commit_now(CommitReason::Requested, None, now);
+        self.state.commit_waiters.push(CommitWaiter {
+            mark,
+            deadline,
+            reply,
+        });
+    }
+
+    fn answer_commit_waiters(&mut self, now: Timestamp) {
+        let core = &self.core;
+        self.state.commit_waiters.retain(|waiter| {
+            let answer = if core.is_stored(&waiter.mark) {
+                Ok(())
+            } else if Instant::now() >= waiter.deadline {
+                Err(CommitError::TimedOut)
+            } else {
+                return true;
+            };
+            // Whoever asked may have gone.
+            let _ = waiter.reply.send(answer);
+            false
+        });
+        if !self.state.commit_waiters.is_empty() {
+            self.core.commit_now(CommitReason::Requested, None, now);
+            self.carry_out(now);
+        }
+    }
+
+    fn stop_at_limit(&mut self, now: Timestamp) {
+        if self
+            .record_limit
+            .is_some_and(|limit| self.core.counters().completed >= limit)
+        {
+            self.begin_shutdown(Shutdown::stop(Instant::now() + self.commit_timeout), now);
+        }
+    }
+
+    fn publish(&mut self, now: Timestamp) {
+        let (records, _) = self.core.load();
+        if records > 0
+            || self.state.first_assigned.is_none()
+            || self.state.rebalancing.is_under_way()
+        {
+            self.state.active_at = now;
+        }
+        if now.since(self.state.published_at) < STATUS_EVERY {
+            return;
+        }
+        self.state.published_at = now;
+        let status = self.make_status(now);
+        self.state.published.publish(&status, self.core.counters());
+        *self.status.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(status);
+    }
+
+    fn make_status(&self, now: Timestamp) -> Status {
+        let core = self.core.status();
+        let counters = core.counters;
+        let idle = (core.records == 0
+            && self.state.first_assigned.is_some()
+            && !self.state.rebalancing.is_under_way())
+        .then(|| now.since(self.state.active_at.max(self.last_receipt())));
+        Status {
+            partitions: core
+                .partitions
+                .iter()
+                .map(|part| PartitionStatus {
+                    partition: self.slots.partition(part.slot).clone(),
+                    base: part.map.base().get(),
+                    highest_complete: part.map.highest_complete(),
+                    holes: part.map.hole_count(),
+                    buffered: part.buffered,
+                    running: part.running,
+                    paused: part.paused,
+                    revoking: part.revoking,
+                    blocked_by_map: part.blocked_by_map,
+                    map_chars: part.map_chars,
+                    uncommitted: part.dirty,
+                    commit_denied: part.commit_denied,
+                    stale_lanes: part.stale_lanes,
+                })
+                .collect(),
+            restoring: self.state.rebalancing.restoring(),
+            stopping: self.state.shutdown.is_some(),
+            full: core.full,
+            buffered: core.records,
+            buffered_bytes: core.bytes,
+            running: core.running,
+            lanes: core.lanes,
+            retries: core.retries,
+            completed: counters.completed,
+            failed: counters.failed,
+            commits: counters.commits,
+            metadata_limit: core.limits.cap_chars,
+            idle_for: idle,
+            denied: self.state.denied.clone(),
+        }
+    }
+
+    fn last_receipt(&self) -> Timestamp {
+        self.state.last_completion.unwrap_or(Timestamp::ZERO)
+    }
+}
+
+/// What librdkafka refuses of these it will say again as an event where it matters.
+fn log_refusal(result: Result<(), ClientError>) {
+    if let Err(error) = result {
+        tracing::warn!(%error, "the client refused");
+    }
+}

@@ -1,0 +1,408 @@
+//! Assignments come and go: events that are worked through one after the other, while everything else goes on.
+//!
+//! ```text
+//!   Assign --> ask the restorer --> core.assigned, fence, lease --> source.assign
+//!   Revoke --> core.revoking --> wait for what runs --> commit --> core.revoked --> source.unassign
+//!   Lost   --> core.lost -------------------------------------------------------> source.unassign
+//! ```
+//!
+//! librdkafka delivers nothing of these partitions, and no other rebalance, until its event is answered.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use keyway_core::{CommitReason, PartitionSlot, Restored, Timestamp};
+
+use super::restore::RestoreAnswer;
+use super::{PollLoop, RestoreJob, log_refusal};
+use crate::context::Fence;
+use crate::kafka::{SourceEvent, Start, TopicPartition};
+
+/// A partition that is assigned and waits for its restore.
+type Named = (PartitionSlot, TopicPartition);
+
+/// The rebalance under way, and those behind it.
+#[derive(Default)]
+pub(super) struct Rebalancing {
+    waiting: VecDeque<SourceEvent>,
+    stage: Stage,
+    /// Partitions assigned and paused, since their restore has no answer yet or has to be made anew.
+    late: Vec<LateRestore>,
+    last_job: u64,
+}
+
+#[derive(Default)]
+enum Stage {
+    #[default]
+    None,
+    Restoring {
+        job: u64,
+        cancelled: Arc<AtomicBool>,
+        partitions: Vec<Named>,
+    },
+    Revoking {
+        partitions: Vec<Named>,
+        deadline: Timestamp,
+    },
+}
+
+struct LateRestore {
+    job: u64,
+    cancelled: Arc<AtomicBool>,
+    partitions: Vec<Named>,
+}
+
+impl Rebalancing {
+    pub(super) fn is_under_way(&self) -> bool {
+        !matches!(self.stage, Stage::None) || !self.waiting.is_empty() || !self.late.is_empty()
+    }
+
+    /// Partitions that wait for what the group had committed.
+    pub(super) fn restoring(&self) -> Vec<TopicPartition> {
+        let stage = match &self.stage {
+            Stage::Restoring { partitions, .. } => partitions.as_slice(),
+            Stage::None | Stage::Revoking { .. } => &[],
+        };
+        let late = self.late.iter().flat_map(|late| &late.partitions);
+        stage
+            .iter()
+            .chain(late)
+            .map(|(_, name)| name.clone())
+            .collect()
+    }
+
+    fn forget_late(&mut self, slot: PartitionSlot) {
+        for late in &mut self.late {
+            late.partitions.retain(|(waiting, _)| *waiting != slot);
+            if late.partitions.is_empty() {
+                late.cancelled.store(true, Ordering::Relaxed);
+            }
+        }
+        self.late.retain(|late| !late.partitions.is_empty());
+    }
+}
+
+impl PollLoop {
+    pub(super) fn take_rebalance(&mut self, event: SourceEvent, now: Timestamp) {
+        if matches!(event, SourceEvent::Lost(_)) {
+            // Whatever was under way is about a membership that is over.
+            self.break_off_stage(now);
+        }
+        self.state.rebalancing.waiting.push_back(event);
+        self.progress_rebalance(now);
+    }
+
+    fn break_off_stage(&mut self, now: Timestamp) {
+        match std::mem::take(&mut self.state.rebalancing.stage) {
+            Stage::None => {}
+            Stage::Restoring { cancelled, .. } => cancelled.store(true, Ordering::Relaxed),
+            Stage::Revoking { partitions, .. } => self.let_go(&partitions, now),
+        }
+    }
+
+    /// Does what can be done now of the rebalance under way.
+    pub(super) fn progress_rebalance(&mut self, now: Timestamp) {
+        loop {
+            match &self.state.rebalancing.stage {
+                Stage::None => {
+                    let Some(event) = self.state.rebalancing.waiting.pop_front() else {
+                        return;
+                    };
+                    self.begin(event, now);
+                }
+                Stage::Restoring { .. } => return,
+                Stage::Revoking { .. } => {
+                    if !self.revoke_is_over(now) {
+                        return;
+                    }
+                    if let Stage::Revoking { partitions, .. } =
+                        std::mem::take(&mut self.state.rebalancing.stage)
+                    {
+                        self.let_go(&partitions, now);
+                        self.unassign(&partitions);
+                    }
+                }
+            }
+        }
+    }
+
+    fn begin(&mut self, event: SourceEvent, now: Timestamp) {
+        match event {
+            SourceEvent::Assign(partitions) if self.state.shutdown.is_some() => {
+                tracing::debug!(?partitions, "assigned while stopping: not taken");
+                log_refusal(self.source.assign(&[]));
+            }
+            SourceEvent::Assign(partitions) => self.begin_restore(&partitions, now),
+            SourceEvent::Revoke(partitions) => {
+                tracing::info!(?partitions, "revoked");
+                let partitions = self.known(&partitions);
+                for (slot, name) in &partitions {
+                    self.state.rebalancing.forget_late(*slot);
+                    self.core.revoking(*slot);
+                    if let Some(observer) = &self.observer {
+                        observer.revoked(name);
+                    }
+                }
+                self.take_all_back(now);
+                let deadline = now.after(self.revoke_wait);
+                self.state.rebalancing.stage = Stage::Revoking {
+                    partitions,
+                    deadline,
+                };
+            }
+            SourceEvent::Lost(partitions) => {
+                tracing::warn!(
+                    ?partitions,
+                    "lost: what is not committed runs again elsewhere"
+                );
+                let partitions = self.known(&partitions);
+                for (_, name) in &partitions {
+                    if let Some(observer) = &self.observer {
+                        observer.lost(name);
+                    }
+                }
+                self.let_go(&partitions, now);
+                self.take_all_back(now);
+                self.unassign(&partitions);
+            }
+            _ => {}
+        }
+    }
+
+    fn known(&self, partitions: &[TopicPartition]) -> Vec<Named> {
+        partitions
+            .iter()
+            .filter_map(|name| Some((self.slots.find(name)?, name.clone())))
+            .collect()
+    }
+
+    fn begin_restore(&mut self, partitions: &[TopicPartition], now: Timestamp) {
+        tracing::info!(?partitions, "assigned");
+        let mut named = Vec::with_capacity(partitions.len());
+        for name in partitions {
+            match self.slots.slot_of(&mut self.core, name) {
+                Ok(slot) => named.push((slot, name.clone())),
+                Err(reason) => {
+                    self.stop_because(reason, now);
+                    log_refusal(self.source.assign(&[]));
+                    return;
+                }
+            }
+        }
+        if named.is_empty() {
+            log_refusal(self.source.assign(&[]));
+            self.state.first_assigned.get_or_insert(now);
+            return;
+        }
+        let (job, cancelled) = self.ask_restorer(named.clone());
+        self.state.rebalancing.stage = Stage::Restoring {
+            job,
+            cancelled,
+            partitions: named,
+        };
+    }
+
+    fn ask_restorer(&mut self, partitions: Vec<Named>) -> (u64, Arc<AtomicBool>) {
+        self.state.rebalancing.last_job += 1;
+        let id = self.state.rebalancing.last_job;
+        let cancelled = Arc::new(AtomicBool::new(false));
+        let job = RestoreJob {
+            id,
+            partitions,
+            cancelled: Arc::clone(&cancelled),
+        };
+        // The restorer ends only after this thread.
+        let _ = self.restores.send(job);
+        (id, cancelled)
+    }
+
+    /// Takes what the restorer found, for the assignment under way or for partitions that were late.
+    pub(super) fn take_restored(&mut self, answer: RestoreAnswer, now: Timestamp) {
+        let mut found = Vec::with_capacity(answer.restored.len());
+        for (slot, restored) in answer.restored {
+            match restored {
+                Ok(restored) => found.push((slot, restored)),
+                Err(reason) => self.stop_because(reason, now),
+            }
+        }
+        if matches!(&self.state.rebalancing.stage, Stage::Restoring { job, .. } if *job == answer.id)
+        {
+            self.finish_restore(found, now);
+        } else {
+            self.finish_late(answer.id, found, now);
+        }
+    }
+
+    fn finish_restore(&mut self, found: Vec<(PartitionSlot, Restored)>, now: Timestamp) {
+        let Stage::Restoring {
+            job,
+            cancelled,
+            partitions,
+        } = std::mem::take(&mut self.state.rebalancing.stage)
+        else {
+            return;
+        };
+        let mut starts = Vec::with_capacity(partitions.len());
+        let mut late = Vec::new();
+        for (slot, name) in partitions {
+            match found.iter().find(|(restored, _)| *restored == slot) {
+                Some((_, restored)) => starts.push(self.take_over(slot, &name, restored, now)),
+                None => late.push((slot, name)),
+            }
+        }
+        if self.state.shutdown.is_some() {
+            // Stopped meanwhile: nothing of these partitions was started, so they can be given back as they are.
+            cancelled.store(true, Ordering::Relaxed);
+        }
+        // What has no answer yet is assigned as well, since an eager protocol takes one list, and paused before
+        // anything of it could be delivered. Its records would be dropped: it has no epoch.
+        starts.extend(late.iter().map(|(_, name)| Start {
+            tp: name.clone(),
+            offset: 0,
+            leader_epoch: None,
+        }));
+        log_refusal(self.source.assign(&starts));
+        self.state.first_assigned.get_or_insert(now);
+        if !late.is_empty() {
+            let names: Vec<_> = late.iter().map(|(_, name)| name.clone()).collect();
+            tracing::warn!(partitions = ?names, "assigned without these: what the group had committed is not known yet");
+            log_refusal(self.source.pause(&names));
+            self.state.rebalancing.late.push(LateRestore {
+                job,
+                cancelled,
+                partitions: late,
+            });
+        }
+        if self.state.shutdown.is_some() {
+            let names: Vec<_> = starts.iter().map(|start| start.tp.clone()).collect();
+            log_refusal(self.source.pause(&names));
+        }
+    }
+
+    fn finish_late(&mut self, job: u64, found: Vec<(PartitionSlot, Restored)>, now: Timestamp) {
+        for (slot, restored) in found {
+            let waiting = self
+                .state
+                .rebalancing
+                .late
+                .iter()
+                .find(|late| late.job == job)
+                .and_then(|late| late.partitions.iter().find(|(waiting, _)| *waiting == slot));
+            let Some((_, name)) = waiting.cloned() else {
+                continue;
+            };
+            self.state.rebalancing.forget_late(slot);
+            let start = self.take_over(slot, &name, &restored, now);
+            log_refusal(self.source.seek(std::slice::from_ref(&start)));
+            if self.state.shutdown.is_none() {
+                log_refusal(self.source.resume(&[name]));
+            }
+        }
+    }
+
+    /// Makes a partition this member's: from now on its records run and commits of it are made.
+    fn take_over(
+        &mut self,
+        slot: PartitionSlot,
+        name: &TopicPartition,
+        restored: &Restored,
+        now: Timestamp,
+    ) -> Start {
+        let fence = self.fences.then(|| self.group.member()).flatten();
+        let fence = fence
+            .and_then(|member| u64::try_from(member.generation).ok())
+            .and_then(Fence::new);
+        self.member.set_fence(slot, fence);
+        let epoch = self.core.assigned(slot, restored, now);
+        self.slots.set_epoch(slot, Some(epoch));
+        self.owned.add(slot, epoch);
+        if let Some(observer) = &self.observer {
+            observer.assigned(name);
+        }
+        let base = self.core.base(slot);
+        tracing::debug!(partition = %name, committed = ?restored.committed, from = %base, "restored");
+        let leader_epoch = restored
+            .leader_epoch
+            .filter(|_| restored.committed == Some(base));
+        Start {
+            tp: name.clone(),
+            offset: base.get(),
+            leader_epoch,
+        }
+    }
+
+    /// A partition's position is not in the log any more: its assignment ends, and it is restored while it
+    /// stays assigned. What was complete and not committed runs again.
+    pub(super) fn restore_anew(&mut self, name: &TopicPartition, now: Timestamp) {
+        let Some(slot) = self.slots.find(name) else {
+            return;
+        };
+        let waits = self.state.rebalancing.restoring().contains(name);
+        if waits || self.slots.epoch(slot).is_none() || self.state.shutdown.is_some() {
+            return;
+        }
+        let partitions = vec![(slot, name.clone())];
+        self.let_go(&partitions, now);
+        log_refusal(self.source.pause(std::slice::from_ref(name)));
+        let (job, cancelled) = self.ask_restorer(partitions.clone());
+        self.state.rebalancing.late.push(LateRestore {
+            job,
+            cancelled,
+            partitions,
+        });
+    }
+
+    /// Whether a revoke has waited enough: for what runs, and for the commit behind it.
+    fn revoke_is_over(&mut self, now: Timestamp) -> bool {
+        let Stage::Revoking {
+            partitions,
+            deadline,
+        } = &self.state.rebalancing.stage
+        else {
+            return true;
+        };
+        let slots: Vec<_> = partitions.iter().map(|(slot, _)| *slot).collect();
+        let quiet = slots.iter().all(|slot| self.core.is_quiet(*slot));
+        if now < *deadline && !quiet {
+            return false;
+        }
+        if slots.iter().all(|slot| self.core.is_clean(*slot)) {
+            return true;
+        }
+        // The commit has as long again: the broker usually answers in milliseconds.
+        if now >= deadline.after(self.revoke_wait) {
+            tracing::warn!(
+                "the last commit before a revoke has no answer in time: what it held may run again"
+            );
+            return true;
+        }
+        self.core
+            .commit_now(CommitReason::Revoke, Some(&slots), now);
+        false
+    }
+
+    /// Ends the assignments in the core and among the commits.
+    pub(super) fn let_go(&mut self, partitions: &[Named], _now: Timestamp) {
+        for (slot, _) in partitions {
+            self.state.rebalancing.forget_late(*slot);
+            self.owned.remove(*slot);
+            self.slots.set_epoch(*slot, None);
+            self.core.revoked(*slot);
+        }
+    }
+
+    fn unassign(&mut self, partitions: &[Named]) {
+        let names: Vec<_> = partitions.iter().map(|(_, name)| name.clone()).collect();
+        log_refusal(self.source.unassign(&names));
+    }
+
+    /// Stops at once whatever waits here, for the end.
+    pub(super) fn end_rebalancing(&mut self, now: Timestamp) {
+        self.break_off_stage(now);
+        for late in std::mem::take(&mut self.state.rebalancing.late) {
+            late.cancelled.store(true, Ordering::Relaxed);
+        }
+        self.state.rebalancing.waiting.clear();
+    }
+}

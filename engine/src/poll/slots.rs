@@ -1,0 +1,176 @@
+//! Which slot of the core stands for which partition, and how its records find their lane.
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use keyway_core::{Core, Epoch, LaneId, LaneNames, MAX_SLOTS, PartitionSlot, RouteId, TaskRef};
+use keyway_offsets::Offset;
+
+use crate::context::Member;
+use crate::kafka::{NativeRecord, PartitionToken, TopicPartition};
+use crate::record::{Message, Record};
+use crate::route::LaneRule;
+use crate::stop::StopReason;
+
+#[derive(Debug)]
+struct Entry {
+    partition: TopicPartition,
+    route: RouteId,
+    /// Assignment under which its records count; none while it is not assigned or being restored.
+    epoch: Option<Epoch>,
+}
+
+/// The partitions that this member has ever been assigned.
+pub(crate) struct Slots {
+    entries: Vec<Entry>,
+    by_partition: HashMap<TopicPartition, PartitionSlot>,
+    /// A token may be used again for another partition once its messages are gone, so the table is emptied
+    /// at each rebalance.
+    by_token: HashMap<PartitionToken, PartitionSlot>,
+    lane_rules: Vec<LaneRule>,
+    names: LaneNames,
+    by_topic: HashMap<String, RouteId>,
+    default_route: Option<RouteId>,
+}
+
+impl Slots {
+    pub(crate) fn new(
+        lane_rules: Vec<LaneRule>,
+        by_topic: HashMap<String, RouteId>,
+        default_route: Option<RouteId>,
+        seed: u64,
+    ) -> Self {
+        Self {
+            entries: Vec::new(),
+            by_partition: HashMap::new(),
+            by_token: HashMap::new(),
+            lane_rules,
+            names: LaneNames::new(seed),
+            by_topic,
+            default_route,
+        }
+    }
+
+    /// The slot of an assigned partition, made when it has none yet.
+    pub(crate) fn slot_of(
+        &mut self,
+        core: &mut Core<Message>,
+        partition: &TopicPartition,
+    ) -> Result<PartitionSlot, StopReason> {
+        if let Some(slot) = self.by_partition.get(partition) {
+            return Ok(*slot);
+        }
+        // A topic that only a pattern of the default route can have matched, or the default itself. Where
+        // there is no default every subscribed topic has a route of its own.
+        let route = self
+            .by_topic
+            .get(&*partition.topic)
+            .copied()
+            .or(self.default_route)
+            .unwrap_or(RouteId(0));
+        let slot = core
+            .add_partition(route)
+            .ok_or(StopReason::TooManyPartitions { limit: MAX_SLOTS })?;
+        self.entries.push(Entry {
+            partition: partition.clone(),
+            route,
+            epoch: None,
+        });
+        self.by_partition.insert(partition.clone(), slot);
+        Ok(slot)
+    }
+
+    pub(crate) fn partition(&self, slot: PartitionSlot) -> &TopicPartition {
+        &self.entries[slot.index()].partition
+    }
+
+    pub(crate) fn find(&self, partition: &TopicPartition) -> Option<PartitionSlot> {
+        self.by_partition.get(partition).copied()
+    }
+
+    pub(crate) fn epoch(&self, slot: PartitionSlot) -> Option<Epoch> {
+        self.entries[slot.index()].epoch
+    }
+
+    /// From now on records of the partition count under this assignment, or under none.
+    pub(crate) fn set_epoch(&mut self, slot: PartitionSlot, epoch: Option<Epoch>) {
+        self.entries[slot.index()].epoch = epoch;
+        self.by_token.clear();
+    }
+
+    /// The slots whose partitions are assigned and restored.
+    pub(crate) fn assigned(&self) -> impl Iterator<Item = (PartitionSlot, &TopicPartition)> {
+        self.entries
+            .iter()
+            .enumerate()
+            .filter(|(_, entry)| entry.epoch.is_some())
+            .map(|(index, entry)| (PartitionSlot(index as u32), &entry.partition))
+    }
+
+    /// Slot and assignment of a record; `None` when its partition is not this member's at the moment.
+    pub(crate) fn of_record(&mut self, record: &NativeRecord) -> Option<(PartitionSlot, Epoch)> {
+        let token = record.partition_token();
+        let slot = match self.by_token.get(&token) {
+            Some(slot) => *slot,
+            None => {
+                let partition = TopicPartition::new(record.topic_name(), record.partition());
+                let slot = self.find(&partition)?;
+                self.by_token.insert(token, slot);
+                slot
+            }
+        };
+        Some((slot, self.entries[slot.index()].epoch?))
+    }
+
+    /// The lane of a record, which is given back.
+    pub(crate) fn lane(
+        &self,
+        slot: PartitionSlot,
+        offset: Offset,
+        record: NativeRecord,
+        member: &Arc<Member>,
+    ) -> Result<(LaneId, Message), StopReason> {
+        let route = self.entries[slot.index()].route;
+        match &self.lane_rules[route.index()] {
+            LaneRule::Ordering(ordering) => {
+                let lane = self.names.lane(*ordering, slot, offset, record.key());
+                Ok((lane, Message::from(record)))
+            }
+            LaneRule::Chosen(choose) => {
+                let record = lend(record, slot, offset, member);
+                // The closure is only asked; nothing of the engine can be left half done by it.
+                let chosen = catch_unwind(AssertUnwindSafe(|| choose(&record)));
+                let (message, _) = record.into_parts();
+                let value = chosen.map_err(|panic| StopReason::LaneFunction {
+                    partition: self.partition(slot).clone(),
+                    offset: offset.get(),
+                    panic: panic_text(&*panic),
+                })?;
+                Ok((self.names.keyed(slot, &value.to_le_bytes()), message))
+            }
+        }
+    }
+}
+
+/// A record for a look before it has a lane.
+fn lend(record: NativeRecord, slot: PartitionSlot, offset: Offset, member: &Arc<Member>) -> Record {
+    let at = TaskRef {
+        offset,
+        epoch: Epoch::NONE,
+        slot,
+        lane: keyway_core::LaneIndex(0),
+        bytes: 0,
+        attempt: 1,
+    };
+    Record::new(Message::from(record), &at, 0, Arc::clone(member))
+}
+
+/// The text of a panic, as far as there is one.
+pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    panic
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a panic without text".to_owned())
+}

@@ -1,0 +1,191 @@
+//! A handler and how its records are run.
+
+use std::fmt;
+use std::future::Future;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+use keyway_core::{BatchConfig, Ordering, RouteConfig};
+
+use crate::handler::Handler;
+use crate::outcome::{BatchOutcome, Outcome};
+use crate::record::Record;
+
+/// Records inside handlers at once, unless the route says otherwise.
+pub(crate) const DEFAULT_CONCURRENCY: u32 = 16;
+
+/// Delay before another attempt, unless the route or the handler says otherwise.
+pub(crate) const DEFAULT_RETRY_DELAY: Duration = Duration::from_secs(1);
+
+pub(crate) type LaneFn = dyn Fn(&Record) -> u64 + Send + Sync;
+
+/// How records are put into lanes.
+#[derive(Clone)]
+pub(crate) enum LaneRule {
+    Ordering(Ordering),
+    Chosen(Arc<LaneFn>),
+}
+
+/// A handler with its ordering, concurrency, batches and retries.
+///
+/// One route serves all topics without one of their own; [`Builder::topic`](crate::Builder::topic) gives a
+/// topic its own, with its own workers.
+#[derive(Clone)]
+#[must_use]
+pub struct Route {
+    pub(crate) handler: Handler,
+    pub(crate) lanes: LaneRule,
+    pub(crate) concurrency: u32,
+    pub(crate) batch: BatchConfig,
+    pub(crate) retry_delay: Duration,
+}
+
+impl Route {
+    fn new(handler: Handler) -> Self {
+        let concurrency = match handler {
+            Handler::Cpu(_) => cores(),
+            Handler::Threads(_) | Handler::Async(_) => DEFAULT_CONCURRENCY,
+        };
+        Self {
+            handler,
+            lanes: LaneRule::Ordering(Ordering::Key),
+            concurrency,
+            batch: BatchConfig::default(),
+            retry_delay: DEFAULT_RETRY_DELAY,
+        }
+    }
+
+    /// A function that may wait; runs on a pool of threads, started as they are needed.
+    pub fn handler<O: Into<Outcome>>(
+        handler: impl Fn(&Record) -> O + Send + Sync + 'static,
+    ) -> Self {
+        Self::new(Handler::threads(handler))
+    }
+
+    /// A function that computes; runs on a rayon pool of the route's own.
+    pub fn cpu_handler<O: Into<Outcome>>(
+        handler: impl Fn(&Record) -> O + Send + Sync + 'static,
+    ) -> Self {
+        Self::new(Handler::cpu(handler))
+    }
+
+    /// An async function; runs on the tokio runtime in which the engine was started, or on one of its own.
+    pub fn async_handler<O, F>(handler: impl Fn(Record) -> F + Send + Sync + 'static) -> Self
+    where
+        O: Into<Outcome>,
+        F: Future<Output = O> + Send + 'static,
+    {
+        Self::new(Handler::asynchronous(handler))
+    }
+
+    /// A function of several records that may wait; see [`Route::handler`].
+    pub fn batch_handler<O: Into<BatchOutcome>>(
+        handler: impl Fn(Vec<Record>) -> O + Send + Sync + 'static,
+    ) -> Self {
+        Self::new(Handler::threads_batch(handler))
+    }
+
+    /// A function of several records that computes; see [`Route::cpu_handler`].
+    pub fn cpu_batch_handler<O: Into<BatchOutcome>>(
+        handler: impl Fn(Vec<Record>) -> O + Send + Sync + 'static,
+    ) -> Self {
+        Self::new(Handler::cpu_batch(handler))
+    }
+
+    /// An async function of several records; see [`Route::async_handler`].
+    pub fn async_batch_handler<O, F>(
+        handler: impl Fn(Vec<Record>) -> F + Send + Sync + 'static,
+    ) -> Self
+    where
+        O: Into<BatchOutcome>,
+        F: Future<Output = O> + Send + 'static,
+    {
+        Self::new(Handler::asynchronous_batch(handler))
+    }
+
+    /// Which records run one after another. Default: those with equal keys.
+    pub fn ordering(mut self, ordering: Ordering) -> Self {
+        self.lanes = LaneRule::Ordering(ordering);
+        self
+    }
+
+    /// Records of a partition for which `lane` gives equal values run one after another, in place of an
+    /// [`Ordering`]. Called on the poll thread for each record, so it must be fast; a panic in it stops the
+    /// engine, since the order would be lost.
+    pub fn lane_by<K: Hash>(mut self, lane: impl Fn(&Record) -> K + Send + Sync + 'static) -> Self {
+        self.lanes = LaneRule::Chosen(Arc::new(move |record| {
+            let mut hasher = DefaultHasher::new();
+            lane(record).hash(&mut hasher);
+            hasher.finish()
+        }));
+        self
+    }
+
+    /// Calls of the handler at once; of a handler of single records that is the records inside handlers.
+    /// Default: 16, for [`Route::cpu_handler`] the number of cores. A handler that waits on a thread takes one
+    /// thread for each; an async one may have tens of thousands.
+    pub fn concurrency(mut self, calls: u32) -> Self {
+        self.concurrency = calls;
+        self
+    }
+
+    /// Most records of one call of a batch handler. Default: 100.
+    pub fn batch_max(mut self, records: usize) -> Self {
+        self.batch.max_records = records;
+        self
+    }
+
+    /// Most bytes of one call of a batch handler; a single larger record goes alone. Default: 1 MiB.
+    pub fn batch_bytes(mut self, bytes: usize) -> Self {
+        self.batch.max_bytes = bytes;
+        self
+    }
+
+    /// How long a record may wait for others to fill its batch. Default: zero, so that a batch is what is
+    /// there when a call is free.
+    pub fn batch_wait(mut self, wait: Duration) -> Self {
+        self.batch.wait = wait;
+        self
+    }
+
+    /// Whether one batch may hold several records of a lane, which then start together. Default: no.
+    pub fn batch_same_lane(mut self, allowed: bool) -> Self {
+        self.batch.same_lane = allowed;
+        self
+    }
+
+    /// Delay before a failed attempt is made again, unless the handler chose one. Default: 1 s.
+    pub fn retry_delay(mut self, delay: Duration) -> Self {
+        self.retry_delay = delay;
+        self
+    }
+
+    pub(crate) fn config(&self) -> RouteConfig {
+        RouteConfig {
+            shape: self.handler.shape(self.concurrency),
+            batch: self.handler.is_batch().then_some(self.batch),
+            retry_delay: self.retry_delay,
+        }
+    }
+}
+
+fn cores() -> u32 {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32)
+}
+
+impl fmt::Debug for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lanes = match &self.lanes {
+            LaneRule::Ordering(ordering) => format!("{ordering:?}"),
+            LaneRule::Chosen(_) => "chosen".to_owned(),
+        };
+        f.debug_struct("Route")
+            .field("handler", &self.handler)
+            .field("lanes", &lanes)
+            .field("concurrency", &self.concurrency)
+            .field("batch", &self.batch)
+            .field("retry_delay", &self.retry_delay)
+            .finish()
+    }
+}

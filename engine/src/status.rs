@@ -1,0 +1,74 @@
+//! What an operator may see of a running engine.
+
+use std::time::Duration;
+
+use crate::kafka::{ClientError, TopicPartition};
+
+/// The engine at one moment, at most a quarter of a second ago.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Status {
+    /// Assigned partitions.
+    pub partitions: Vec<PartitionStatus>,
+    /// Partitions that are assigned and wait for what the group had committed.
+    pub restoring: Vec<TopicPartition>,
+    /// Whether the engine is about to stop.
+    pub stopping: bool,
+    /// Whether the buffers are full, so that nothing more is fetched.
+    pub full: bool,
+    /// Records in the engine.
+    pub buffered: usize,
+    /// Their bytes, as the buffers count them.
+    pub buffered_bytes: usize,
+    /// Records at workers.
+    pub running: usize,
+    /// Lanes that hold a record.
+    pub lanes: usize,
+    /// Records that wait for another attempt.
+    pub retries: usize,
+    /// Records completed since the start.
+    pub completed: u64,
+    /// Attempts that failed since the start.
+    pub failed: u64,
+    /// Commit requests acknowledged since the start.
+    pub commits: u64,
+    /// Characters that the broker takes beside an offset, as far as known.
+    pub metadata_limit: usize,
+    /// For how long nothing has been received, at a worker, or waiting for an attempt; `None` before the
+    /// first assignment, and while there is something.
+    pub idle_for: Option<Duration>,
+    /// An error of the client that lasts until somebody changes something; cleared when it heals.
+    pub denied: Option<ClientError>,
+}
+
+/// One assigned partition.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct PartitionStatus {
+    /// Which one.
+    pub partition: TopicPartition,
+    /// What a commit would carry: the lowest incomplete offset, or one past the highest received.
+    pub base: i64,
+    /// The highest complete offset, at least `base - 1`.
+    pub highest_complete: i64,
+    /// Incomplete offsets between the two.
+    pub holes: u64,
+    /// Records received and not complete.
+    pub buffered: usize,
+    /// Records at workers.
+    pub running: usize,
+    /// Whether fetching is paused by back-pressure.
+    pub paused: bool,
+    /// Whether it is about to leave this member.
+    pub revoking: bool,
+    /// Whether records above the highest complete one wait because the hole map is too long.
+    pub blocked_by_map: bool,
+    /// Characters of the hole map's text.
+    pub map_chars: usize,
+    /// Whether something complete is not committed yet.
+    pub uncommitted: bool,
+    /// Whether the broker denies commits.
+    pub commit_denied: bool,
+    /// Lanes that wait for an attempt of an ended assignment to finish.
+    pub stale_lanes: usize,
+}

@@ -1,0 +1,3 @@
+//! Tools for tests.
+
+pub use crate::kafka::{MockBroker, MockError, MockFault, MockRequest};
