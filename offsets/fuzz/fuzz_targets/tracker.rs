@@ -30,7 +30,7 @@ fuzz_target!(|data: &[u8]| {
         match step[0] % 6 {
             0 => assert_eq!(tracker.receive(offset(model.next())), model.receive(model.next())),
             1 => {
-                let at = model.next() + number % 5_000;
+                let at = model.next() + number % 600;
                 assert_eq!(tracker.receive(offset(at)), model.receive(at));
             }
             2 => assert_eq!(tracker.receive(offset(near)), model.receive(near)),
