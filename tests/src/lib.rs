@@ -1,5 +1,4 @@
-//! What the tests stand on that need more than one crate: real clusters, the other implementation, the judge of event
-//! logs. The tests themselves are in `tests/tests`; README.md says how to run and add one.
+#![doc = include_str!("../README.md")]
 
 mod blocking;
 pub mod checker;

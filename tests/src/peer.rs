@@ -36,6 +36,7 @@ pub struct Peer {
     topic: String,
     concurrency: usize,
     ordering: &'static str,
+    commit_mode: &'static str,
     commit_interval: Duration,
     held: Vec<(i32, i64)>,
 }
@@ -80,6 +81,7 @@ impl Peer {
             topic: topic.to_owned(),
             concurrency: 16,
             ordering: "KEY",
+            commit_mode: "PERIODIC_CONSUMER_SYNC",
             commit_interval: Duration::from_millis(100),
             held: Vec::new(),
         }
@@ -100,6 +102,12 @@ impl Peer {
     /// `KEY`, `PARTITION` or `UNORDERED`, as Java names them.
     pub fn ordering(mut self, ordering: &'static str) -> Peer {
         self.ordering = ordering;
+        self
+    }
+
+    /// `PERIODIC_CONSUMER_SYNC` or `PERIODIC_CONSUMER_ASYNCHRONOUS`, as Java names them.
+    pub fn commit_mode(mut self, mode: &'static str) -> Peer {
+        self.commit_mode = mode;
         self
     }
 
@@ -163,6 +171,7 @@ impl Peer {
             "--commit-interval-ms",
             &self.commit_interval.as_millis().to_string(),
         ]);
+        command.args(["--commit-mode", self.commit_mode]);
         command
             .args(["--hold", &held.join(",")])
             .arg("--output")

@@ -2,10 +2,18 @@
 //!
 //! The way that this machine can't go is named as missing instead; with neither the tests fail.
 
-use std::iter;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use std::{env, iter};
 
 use keyway_tests::cluster::{Cluster, Committed, Config, Produced, Record, Way};
+use keyway_tests::wait;
 use rdkafka::types::RDKafkaErrorCode;
+
+/// The bound for what takes seconds when all is well.
+const PATIENCE: Duration = Duration::from_secs(90);
 
 #[test]
 fn a_docker_engine_gives_a_cluster() {
@@ -15,6 +23,127 @@ fn a_docker_engine_gives_a_cluster() {
 #[test]
 fn a_jdk_and_maven_give_a_cluster() {
     a_cluster_does_what_tests_rely_on(Way::Process, Way::Docker);
+}
+
+#[test]
+fn three_nodes_survive_the_death_and_the_sleep_of_one() {
+    let cluster = Cluster::with(Config {
+        nodes: 3,
+        ..Config::default()
+    });
+    let topic = cluster.unique("replicated");
+    cluster.create_topic(&topic, 1, &[("min.insync.replicas", "2")]);
+    let one = |value: &'static str| [(Some(0), Some("key"), value)];
+    cluster.produce(&topic, one("with three"));
+
+    let dead = cluster.leader(&topic, 0).expect("a new topic has leaders");
+    cluster.kill_node(dead);
+    cluster.produce(&topic, one("with two"));
+    let heir = cluster.leader(&topic, 0).expect("it took the record");
+    assert_ne!(heir, dead);
+    cluster.start_node(dead);
+
+    wait::until("the node that was away is in sync", PATIENCE, || {
+        cluster.in_sync(&topic, 0).contains(&dead).then_some(())
+    });
+    cluster.pause_node(heir);
+    cluster.produce(&topic, one("while one sleeps"));
+    assert_ne!(cluster.leader(&topic, 0), Some(heir));
+    cluster.resume_node(heir);
+
+    let values: Vec<_> = cluster
+        .read(&topic)
+        .into_iter()
+        .map(|record| record.value.unwrap_or_default())
+        .collect();
+    assert_eq!(
+        values,
+        [&b"with three"[..], b"with two", b"while one sleeps"]
+    );
+}
+
+#[test]
+fn a_cluster_ends_with_the_process_that_started_it_even_when_that_is_killed() {
+    for way in [Way::Docker, Way::Process]
+        .into_iter()
+        .filter(|way| way.possible().is_ok())
+    {
+        let mut other = another_process()
+            .env("KEYWAY_CLUSTER", way.to_string())
+            .spawn()
+            .expect("a test program runs");
+        let bootstrap = bootstrap_of(&mut other);
+        TcpStream::connect(&bootstrap).expect("its cluster listens");
+        other.kill().expect("it is our child");
+        other.wait().expect("it is our child");
+        wait::until("the cluster is gone with its process", PATIENCE, || {
+            TcpStream::connect(&bootstrap).err()
+        });
+    }
+}
+
+#[test]
+fn the_cluster_that_the_environment_names_comes_first() {
+    let ours = Cluster::start();
+    let mut other = another_process()
+        .env("KEYWAY_BROKERS", ours.bootstrap())
+        .spawn()
+        .expect("a test program runs");
+    assert_eq!(bootstrap_of(&mut other), ours.bootstrap());
+    drop(other.stdin.take());
+    assert!(other.wait().expect("it is our child").success());
+}
+
+#[test]
+fn where_no_way_is_open_the_failure_names_what_is_missing() {
+    let elsewhere = another_process()
+        .env("PATH", "")
+        .stdin(Stdio::null())
+        .output()
+        .expect("a test program runs");
+    assert!(!elsewhere.status.success());
+    let said = [elsewhere.stdout, elsewhere.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    for missing in [
+        "KEYWAY_BROKERS",
+        "`docker` does not run",
+        "`java` does not run",
+    ] {
+        assert!(said.contains(missing), "{missing} is not in: {said}");
+    }
+}
+
+/// This program again, as [`somebody_else`], with nothing said about clusters.
+fn another_process() -> Command {
+    let mut command = Command::new(env::current_exe().expect("the system knows what runs"));
+    command
+        .args(["--exact", "somebody_else", "--ignored", "--nocapture"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    for name in ["KEYWAY_BROKERS", "KEYWAY_CLUSTER", "JAVA_HOME"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// Where the shared cluster of another process is.
+fn bootstrap_of(other: &mut Child) -> String {
+    let lines = BufReader::new(other.stdout.take().expect("stdout is piped")).lines();
+    let mut said = lines.map_while(Result::ok);
+    let at = said.find_map(|line| line.split_once("bootstrap ").map(|(_, at)| at.to_owned()));
+    // What it says later must have somewhere to go.
+    std::thread::spawn(move || said.for_each(drop));
+    at.expect("the other process says where its cluster is")
+}
+
+/// What [`another_process`] does: it starts the shared cluster, says where, and waits for the end of its input.
+#[test]
+#[ignore = "run by other tests, in a process of its own"]
+fn somebody_else() {
+    println!("bootstrap {}", Cluster::start().bootstrap());
+    std::io::stdin()
+        .read_to_end(&mut Vec::new())
+        .expect("it ends when the other test does");
 }
 
 /// `other` has to be possible where `way` is not: a machine with neither must not pass.

@@ -44,6 +44,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rdkafka::ClientConfig;
 use rdkafka::admin::AdminClient;
 use rdkafka::client::DefaultClientContext;
+use rdkafka::consumer::BaseConsumer;
 
 pub use choice::Way;
 pub use groups::Committed;
@@ -97,6 +98,8 @@ pub struct Cluster {
     size: usize,
     nodes: Option<Box<dyn Nodes>>,
     admin: AdminClient<DefaultClientContext>,
+    producer: OnceLock<produce::Producer>,
+    watcher: OnceLock<BaseConsumer>,
 }
 
 impl Cluster {
@@ -159,6 +162,8 @@ impl Cluster {
             size,
             nodes,
             admin,
+            producer: OnceLock::new(),
+            watcher: OnceLock::new(),
         }
     }
 
@@ -274,6 +279,9 @@ fn client(bootstrap: &str) -> ClientConfig {
         .set("bootstrap.servers", bootstrap)
         .set("broker.address.family", "v4")
         .set("reconnect.backoff.max.ms", "200")
+        // A paused node takes connections and answers nothing.
+        .set("api.version.request.timeout.ms", "3000")
+        .set("socket.timeout.ms", "10000")
         .set("topic.metadata.refresh.fast.interval.ms", "50");
     config
 }

@@ -1,6 +1,6 @@
 //! Records into a topic: acknowledged by all replicas, in order, and with the offsets they got.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
@@ -61,9 +61,11 @@ impl Cluster {
         topic: &str,
         records: impl IntoIterator<Item = R>,
     ) -> Vec<Produced> {
-        let producer = Delivery::producer(self.client().set("enable.idempotence", "true"));
-        send(&producer, topic, records);
-        placed(&producer, topic)
+        // One for all calls: a new one needs a second for its producer id.
+        let producer = self
+            .producer
+            .get_or_init(|| producer(self.client().set("enable.idempotence", "true")));
+        send(producer, topic, records)
     }
 
     /// Produces the records in one transaction and commits or aborts it. Either way they take up offsets, and so does
@@ -74,7 +76,7 @@ impl Cluster {
         records: impl IntoIterator<Item = R>,
         commit: bool,
     ) -> Vec<Produced> {
-        let producer = Delivery::producer(
+        let producer = producer(
             self.client()
                 .set("transactional.id", unique("keyway-tests")),
         );
@@ -84,8 +86,7 @@ impl Cluster {
         producer
             .begin_transaction()
             .expect("the producer is initialised");
-        send(&producer, topic, records);
-        let placed = placed(&producer, topic);
+        let placed = send(&producer, topic, records);
         let ended = match commit {
             true => producer.commit_transaction(PATIENCE),
             false => producer.abort_transaction(PATIENCE),
@@ -97,40 +98,20 @@ impl Cluster {
 
 type Outcome = Result<Produced, String>;
 
-/// Notes for each record, by its place in the order, what became of it.
-#[derive(Default)]
-struct Delivery {
-    outcomes: Mutex<Vec<Option<Outcome>>>,
-}
+/// What became of the records of one call, by their place in the order.
+type Outcomes = Mutex<Vec<Option<Outcome>>>;
 
-impl Delivery {
-    fn producer(config: &mut ClientConfig) -> BaseProducer<Delivery> {
-        config
-            .set("acks", "all")
-            .set("linger.ms", "5")
-            .set("batch.size", "1000000")
-            .set("queue.buffering.max.messages", "1000000")
-            .create_with_context(Delivery::default())
-            .expect("a producer needs no network to be created")
-    }
+pub(super) type Producer = BaseProducer<Deliveries>;
 
-    /// The place of the next record.
-    fn next(&self) -> usize {
-        let mut outcomes = self
-            .outcomes
-            .lock()
-            .expect("nobody panics while holding it");
-        outcomes.push(None);
-        outcomes.len() - 1
-    }
-}
+/// Each record carries where its outcome is to be noted.
+pub(super) struct Deliveries;
 
-impl ClientContext for Delivery {}
+impl ClientContext for Deliveries {}
 
-impl ProducerContext for Delivery {
-    type DeliveryOpaque = usize;
+impl ProducerContext for Deliveries {
+    type DeliveryOpaque = Box<(Arc<Outcomes>, usize)>;
 
-    fn delivery(&self, result: &DeliveryResult<'_>, place: usize) {
+    fn delivery(&self, result: &DeliveryResult<'_>, noted: Self::DeliveryOpaque) {
         let outcome = match result {
             Ok(record) => Ok(Produced {
                 partition: record.partition(),
@@ -138,21 +119,38 @@ impl ProducerContext for Delivery {
             }),
             Err((error, _)) => Err(error.to_string()),
         };
-        self.outcomes
-            .lock()
-            .expect("nobody panics while holding it")[place] = Some(outcome);
+        let (outcomes, place) = *noted;
+        outcomes.lock().expect("nobody panics while holding it")[place] = Some(outcome);
     }
 }
 
+fn producer(config: &mut ClientConfig) -> Producer {
+    config
+        .set("acks", "all")
+        .set("linger.ms", "5")
+        .set("batch.size", "1000000")
+        .set("queue.buffering.max.messages", "1000000")
+        // A node that was paused does not answer; another one may.
+        .set("request.timeout.ms", "3000")
+        .create_with_context(Deliveries)
+        .expect("a producer needs no network to be created")
+}
+
+/// Sends the records and waits until every one is acknowledged.
 fn send<R: Into<Record>>(
-    producer: &BaseProducer<Delivery>,
+    producer: &Producer,
     topic: &str,
     records: impl IntoIterator<Item = R>,
-) {
-    for record in records {
+) -> Vec<Produced> {
+    let outcomes: Arc<Outcomes> = Arc::default();
+    for (place, record) in records.into_iter().enumerate() {
+        outcomes
+            .lock()
+            .expect("nobody panics while holding it")
+            .push(None);
         let record: Record = record.into();
-        let place = producer.context().next();
-        let mut message = BaseRecord::<[u8], [u8], usize>::with_opaque_to(topic, place);
+        let noted = Box::new((Arc::clone(&outcomes), place));
+        let mut message = BaseRecord::<[u8], [u8], _>::with_opaque_to(topic, noted);
         message.partition = record.partition;
         message.key = record.key.as_deref();
         message.payload = record.value.as_deref();
@@ -180,20 +178,10 @@ fn send<R: Into<Record>>(
             producer.poll(Duration::from_millis(10));
         }
     }
-}
-
-/// Waits until every record is acknowledged.
-fn placed(producer: &BaseProducer<Delivery>, topic: &str) -> Vec<Produced> {
     producer
         .flush(PATIENCE)
         .unwrap_or_else(|error| panic!("records for {topic} were not acknowledged: {error}"));
-    let outcomes = std::mem::take(
-        &mut *producer
-            .context()
-            .outcomes
-            .lock()
-            .expect("nobody panics while holding it"),
-    );
+    let outcomes = std::mem::take(&mut *outcomes.lock().expect("nobody panics while holding it"));
     let placed = |outcome: Option<Outcome>| {
         let outcome = outcome.expect("after a flush every record was reported");
         outcome.unwrap_or_else(|error| panic!("a record for {topic} was refused: {error}"))

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use rdkafka::admin::{AdminOptions, NewTopic, TopicReplication};
-use rdkafka::consumer::{BaseConsumer, Consumer as _};
+use rdkafka::consumer::Consumer as _;
+use rdkafka::metadata::MetadataPartition;
 use rdkafka::{Offset, TopicPartitionList};
 
 use super::{Cluster, PATIENCE};
@@ -49,16 +50,40 @@ impl Cluster {
     /// The node that leads a partition now. With `offsets.topic.num.partitions=1`, the leader of partition 0 of
     /// `__consumer_offsets` is the coordinator of every group.
     pub fn leader(&self, topic: &str, partition: i32) -> Option<usize> {
+        self.of_partition(topic, partition, |found| {
+            usize::try_from(found.leader()).ok()
+        })?
+    }
+
+    /// The nodes whose replica of a partition is in sync now.
+    pub fn in_sync(&self, topic: &str, partition: i32) -> Vec<usize> {
+        let nodes = |found: &MetadataPartition| {
+            found
+                .isr()
+                .iter()
+                .filter_map(|&node| usize::try_from(node).ok())
+                .collect()
+        };
+        self.of_partition(topic, partition, nodes)
+            .unwrap_or_default()
+    }
+
+    fn of_partition<T>(
+        &self,
+        topic: &str,
+        partition: i32,
+        read: impl Fn(&MetadataPartition) -> T,
+    ) -> Option<T> {
         let metadata = self
             .admin
             .inner()
             .fetch_metadata(Some(topic), Duration::from_secs(5))
             .ok()?;
         let partitions = metadata.topics().first()?.partitions();
-        let found = partitions
+        partitions
             .iter()
-            .find(|found| found.id() == partition && found.error().is_none())?;
-        usize::try_from(found.leader()).ok()
+            .find(|found| found.id() == partition && found.error().is_none())
+            .map(read)
     }
 
     /// The end of each partition's log, markers and aborted records included, in the order of the partitions.
@@ -78,14 +103,17 @@ impl Cluster {
     }
 
     fn watermarks(&self, topic: &str) -> Vec<(i64, i64)> {
-        let consumer: BaseConsumer = self
-            .client()
-            .set("isolation.level", "read_uncommitted")
-            .create()
-            .expect("a consumer needs no network to be created");
+        // One for all calls, since tests ask often; it sees past open transactions.
+        let watcher = self.watcher.get_or_init(|| {
+            let mut config = self.client();
+            config.set("isolation.level", "read_uncommitted");
+            config
+                .create()
+                .expect("a consumer needs no network to be created")
+        });
         let of = |partition| {
             wait::until("the ends of a partition's log", PATIENCE, || {
-                consumer
+                watcher
                     .fetch_watermarks(topic, partition, Duration::from_secs(5))
                     .ok()
             })

@@ -1,0 +1,115 @@
+//! What occurred in a run. A suite that never meets what it is about proves nothing, so the counts are asserted.
+
+macro_rules! events {
+    ($($name:ident: $text:literal,)*) => {
+        /// Something that a suite has to have met.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Event { $(#[doc = $text] $name,)* }
+
+        impl Event {
+            /// All of them.
+            pub const ALL: &'static [Event] = &[$(Event::$name,)*];
+
+            /// In words.
+            pub const fn text(self) -> &'static str {
+                match self { $(Event::$name => $text,)* }
+            }
+        }
+    };
+}
+
+events! {
+    Failed: "an attempt failed",
+    Panicked: "an attempt panicked",
+    Skipped: "a record was skipped",
+    StopAsked: "a handler asked for a stop",
+    RetryRan: "a second attempt ran",
+    LaneClosed: "a record went back because its lane was closed",
+    LeaseOver: "a record went back because its assignment had ended",
+    TakenBack: "records were taken back from a busy worker",
+    BatchRan: "a batch of several records ran",
+    BatchSameLane: "a batch held several records of one lane",
+    BatchFailedWhole: "a batch failed as a whole",
+    BatchSplitToOne: "a record that failed in a batch ran alone",
+    Paused: "a partition was paused",
+    Resumed: "a partition was resumed",
+    BuffersFull: "the buffers were full",
+    Held: "the gate held a record",
+    Released: "a held record was released",
+    MapBlocked: "a partition waited for its map to shrink",
+    MapStripped: "a map did not fit and was left out",
+    WindowFull: "a map reached the widest window",
+    CapLearned: "a smaller cap was learned from the broker",
+    CommitStored: "a commit was stored",
+    CommitPartial: "a commit was stored in part",
+    CommitRepeat: "a commit was refused for a passing reason",
+    CommitDenied: "a commit was denied",
+    CommitTooLarge: "a text was too large for the broker",
+    CommitSuperseded: "a commit came under an older generation",
+    CommitMemberLost: "a commit came from a member thrown out",
+    AnswerLostStored: "a stored commit's answer was lost",
+    AnswerLostNever: "a request was lost",
+    LandedLate: "a commit without an answer landed late",
+    LandedBehindNewer: "a late commit landed behind a newer one",
+    FirstPosition: "a partition began without a commit",
+    StartLatest: "a group began at the end of a log",
+    RestoredHoles: "a map with holes was restored",
+    RestoredLogStart: "a partition was restored above its committed offset",
+    SkippedComplete: "a record was passed over because the map says that it is complete",
+    RevokedClean: "a revoke ended with everything committed",
+    RevokeOutlived: "a handler outlived the revoke wait",
+    StaleLane: "a lane waited for an attempt of an ended assignment",
+    LateResult: "a result came after its assignment had ended",
+    OldRecords: "records of an ended assignment arrived",
+    ReassignedSame: "a partition came back to the member that had it",
+    Moved: "a partition moved to another member",
+    Kicked: "a member was thrown out",
+    Crashed: "a member crashed",
+    CrashedDirty: "a member crashed with uncommitted work",
+    Repeated: "a finished record ran again after a crash or a loss",
+    Drained: "a member drained",
+    Stopped: "a member stopped",
+    LimitReached: "a member reached its limit of starts",
+    Marker: "a position without a record was passed",
+    CompactedHole: "an incomplete record was compacted away",
+    RetainedIncomplete: "retention passed an incomplete offset",
+    DeepQueue: "a worker held several records",
+    SlowHandler: "an attempt took longer than a millisecond",
+}
+
+/// How often each event occurred.
+#[derive(Clone, Debug)]
+pub struct Coverage([u64; Event::ALL.len()]);
+
+impl Default for Coverage {
+    fn default() -> Self {
+        Self([0; Event::ALL.len()])
+    }
+}
+
+impl Coverage {
+    pub(crate) fn note(&mut self, event: Event) {
+        self.0[event as usize] += 1;
+    }
+
+    /// How often `event` occurred.
+    pub fn count(&self, event: Event) -> u64 {
+        self.0[event as usize]
+    }
+
+    /// Takes in the counts of another run.
+    pub fn add(&mut self, other: &Self) {
+        for (count, more) in self.0.iter_mut().zip(other.0) {
+            *count += more;
+        }
+    }
+
+    /// What never occurred.
+    pub fn missing(&self) -> Vec<Event> {
+        Event::ALL
+            .iter()
+            .copied()
+            .filter(|event| self.count(*event) == 0)
+            .collect()
+    }
+}

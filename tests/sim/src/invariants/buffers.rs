@@ -1,0 +1,81 @@
+//! The core counts exactly what it holds, and holds no more than its bounds and what was on the way to it.
+//!
+//! The overshoot: of a partition the two fetches that were on their way when it was paused; of the whole that
+//! for each partition, and what was taken though the buffers were full.
+
+use keyway_core::PartitionStatus;
+
+use super::{Check, ensure};
+use crate::assignment::Assignment;
+use crate::member::Member;
+use crate::scenario::Scenario;
+
+/// The totals, after every step.
+pub(crate) fn total(member: &Member, scenario: &Scenario) -> Check {
+    let current = || {
+        member
+            .slots
+            .iter()
+            .filter_map(|slot| slot.assignment.as_ref())
+    };
+    let buffered: usize = current().map(Assignment::buffered).sum();
+    let out: usize = current().map(|assignment| assignment.out.len()).sum();
+    let expected = (buffered + member.out - out, member.out);
+    ensure(member.core.load() == expected, "buffers", || {
+        format!(
+            "the core counts {:?} records and at workers, there are {expected:?}",
+            member.core.load()
+        )
+    })?;
+    let overshoot = 2 * scenario.fetch_max * scenario.partitions + member.reserve_taken;
+    let bound = scenario.core.buffers.total_records + overshoot;
+    ensure(expected.0 <= bound, "buffers", || {
+        format!(
+            "{} records are buffered, at most {bound} may be",
+            expected.0
+        )
+    })
+}
+
+/// One partition.
+pub(crate) fn of_partition(
+    assignment: &Assignment,
+    paused: bool,
+    status: &PartitionStatus,
+    scenario: &Scenario,
+) -> Check {
+    let bytes: u32 = if assignment.revoking {
+        assignment
+            .out
+            .iter()
+            .filter_map(|offset| assignment.bytes.get(offset))
+            .sum()
+    } else {
+        assignment.bytes.values().sum()
+    };
+    let expected = (
+        assignment.buffered(),
+        bytes as usize,
+        assignment.out.len(),
+        paused,
+    );
+    let counted = (
+        status.buffered,
+        status.buffered_bytes,
+        status.running,
+        status.paused,
+    );
+    ensure(counted == expected, "buffers", || {
+        format!(
+            "{} counts {counted:?} (records, bytes, running, paused), there are {expected:?}",
+            status.slot
+        )
+    })?;
+    let bound = scenario.core.buffers.partition_records + 2 * scenario.fetch_max;
+    ensure(status.buffered <= bound, "buffers", || {
+        format!(
+            "{} buffers {} records, at most {bound} may be",
+            status.slot, status.buffered
+        )
+    })
+}

@@ -1,0 +1,28 @@
+//! Offset and map of a plan are those of one moment: of the moment it was made.
+
+use keyway_core::PartitionPlan;
+
+use super::{Check, ensure};
+use crate::assignment::Assignment;
+use crate::broker::Log;
+
+/// The core has just made this plan for a partition.
+pub(crate) fn is_this_moment(assignment: &Assignment, log: &Log, plan: &PartitionPlan) -> Check {
+    let expected = assignment.map();
+    ensure(plan.map == expected, "snapshot", || {
+        format!(
+            "{} plans {:?} where {expected:?} holds",
+            plan.slot, plan.map
+        )
+    })?;
+    let claimed = plan.leader_epoch.unwrap_or(-1);
+    let last = log
+        .get(plan.map.base().get() - 1)
+        .map_or(log.leader_epoch, |entry| entry.leader_epoch);
+    ensure(claimed <= last, "snapshot", || {
+        format!(
+            "{} claims leader epoch {claimed}, the record below its base has {last}",
+            plan.slot
+        )
+    })
+}

@@ -1,0 +1,194 @@
+//! One member: the real core, and around it what the engine is to it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use keyway_core::{
+    CommitPlan, Core, LaneNames, Leases, PartitionSlot, Shape, Timestamp, WorkerIndex,
+};
+
+use crate::assignment::Assignment;
+use crate::gate::MarkGate;
+use crate::record::Payload;
+use crate::runner::Runner;
+use crate::scenario::Scenario;
+
+/// Records that were fetched and not yet given to the core.
+#[derive(Debug)]
+pub(crate) struct Fetched {
+    /// The assignment they were fetched under.
+    pub(crate) epoch: keyway_core::Epoch,
+    pub(crate) offsets: Vec<i64>,
+    /// Where reading stands behind them.
+    pub(crate) position: i64,
+}
+
+/// One partition as the member sees it.
+#[derive(Debug, Default)]
+pub(crate) struct Slot {
+    pub(crate) assignment: Option<Assignment>,
+    pub(crate) position: i64,
+    pub(crate) paused: bool,
+    pub(crate) inbox: VecDeque<Fetched>,
+    /// Until when a revoke waits.
+    pub(crate) revoke_until: Option<Timestamp>,
+}
+
+/// One partition's commit in a request.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) partition: usize,
+    pub(crate) epoch: keyway_core::Epoch,
+    pub(crate) offset: keyway_offsets::Offset,
+    pub(crate) text: String,
+    pub(crate) leader_epoch: Option<i32>,
+    pub(crate) inner_chars: usize,
+    pub(crate) stripped: bool,
+    /// Stores of the partition when the answer was lost.
+    pub(crate) stores: u64,
+}
+
+/// Where a commit request stands.
+#[derive(Debug)]
+pub(crate) enum Request {
+    /// The core planned it.
+    Planned(CommitPlan),
+    /// It was sent under a generation.
+    Sent {
+        plan: CommitPlan,
+        entries: Vec<Entry>,
+        generation: u64,
+    },
+    /// The broker has answered.
+    Answered(keyway_core::CommitFinished),
+}
+
+/// What a member is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Running,
+    Draining,
+    Stopping,
+    /// Not there.
+    Down,
+}
+
+/// A member between two restarts.
+#[derive(Debug)]
+pub(crate) struct Member {
+    pub(crate) incarnation: u64,
+    pub(crate) mode: Mode,
+    /// The group has thrown it out, and it does not know yet.
+    pub(crate) kicked: bool,
+    pub(crate) generation: u64,
+    pub(crate) core: Core<Payload, MarkGate>,
+    pub(crate) leases: Arc<Leases>,
+    pub(crate) names: LaneNames,
+    pub(crate) slots: Vec<Slot>,
+    /// Pinned workers first, then the runs of pools.
+    pub(crate) runners: Vec<Runner>,
+    /// Where the workers of each route begin.
+    first_runner: Vec<usize>,
+    pub(crate) request: Option<Request>,
+    /// Tasks handed over and not reported.
+    pub(crate) out: usize,
+    /// Starts that the limit leaves, where one is set.
+    pub(crate) starts_left: Option<u64>,
+    /// Records taken though the buffers were full.
+    pub(crate) reserve_taken: usize,
+    /// Commits tried while leaving.
+    pub(crate) last_tries: u32,
+    /// When a commit was last asked for while leaving.
+    pub(crate) last_try: Option<Timestamp>,
+}
+
+impl Member {
+    pub(crate) fn down(scenario: &Scenario) -> Self {
+        Self {
+            mode: Mode::Down,
+            ..Self::start(scenario, 0, 0)
+        }
+    }
+
+    pub(crate) fn start(scenario: &Scenario, incarnation: u64, seed: u64) -> Self {
+        let leases = Arc::new(Leases::default());
+        let mut core = Core::with_gate(scenario.core.clone(), Arc::clone(&leases), MarkGate);
+        for partition in 0..scenario.partitions {
+            core.add_partition(scenario.route(partition))
+                .expect("fewer partitions than slots");
+        }
+        let mut runners = Vec::new();
+        let mut first_runner = Vec::new();
+        for (route, config) in scenario.core.routes.iter().enumerate() {
+            first_runner.push(runners.len());
+            if let Shape::Pinned { workers } = config.shape {
+                for worker in 0..workers {
+                    let route = keyway_core::RouteId(route as u16);
+                    runners.push(Runner::new(route, Some(WorkerIndex(worker))));
+                }
+            }
+        }
+        Self {
+            incarnation,
+            mode: Mode::Running,
+            kicked: false,
+            generation: 0,
+            core,
+            leases,
+            names: LaneNames::new(seed),
+            slots: (0..scenario.partitions).map(|_| Slot::default()).collect(),
+            runners,
+            first_runner,
+            request: None,
+            out: 0,
+            starts_left: None,
+            reserve_taken: 0,
+            last_tries: 0,
+            last_try: None,
+        }
+    }
+
+    pub(crate) fn is_up(&self) -> bool {
+        self.mode != Mode::Down
+    }
+
+    /// The pinned worker of a route.
+    pub(crate) fn runner(
+        &mut self,
+        route: keyway_core::RouteId,
+        worker: WorkerIndex,
+    ) -> &mut Runner {
+        &mut self.runners[self.first_runner[route.index()] + worker.index()]
+    }
+
+    pub(crate) fn assignment(&mut self, slot: PartitionSlot) -> Option<&mut Assignment> {
+        self.slots[slot.index()].assignment.as_mut()
+    }
+
+    /// The slot's assignment if it is the one of `epoch`.
+    pub(crate) fn current(
+        &mut self,
+        slot: PartitionSlot,
+        epoch: keyway_core::Epoch,
+    ) -> Option<&mut Assignment> {
+        self.assignment(slot)
+            .filter(|assignment| assignment.epoch == epoch)
+    }
+
+    /// A task has come back from a worker, started or not.
+    pub(crate) fn came_back(&mut self, at: &keyway_core::TaskRef, unstarted: bool) {
+        self.out -= 1;
+        if unstarted && at.attempt == 1 {
+            if let Some(left) = &mut self.starts_left {
+                *left += 1;
+            }
+        }
+        if let Some(assignment) = self.current(at.slot, at.epoch) {
+            assignment.out.remove(&at.offset.get());
+        }
+    }
+
+    pub(crate) fn has_assignments(&self) -> bool {
+        self.slots.iter().any(|slot| slot.assignment.is_some())
+    }
+}

@@ -1,0 +1,275 @@
+//! Commits on their way: sent, stored or refused, answered, lost, landing late.
+
+use std::time::Duration;
+
+use keyway_core::{CommitAnswer, CommitFinished, CommitPlan, PartitionAnswer, PartitionSlot};
+use keyway_offsets::{HoleMap, Rung, commit_text, decode};
+
+use super::Step;
+use super::pump::pump;
+use crate::broker::Committed;
+use crate::coverage::Event;
+use crate::invariants::{Check, Violation, base, loss};
+use crate::member::{Entry, Request};
+use crate::world::{LateCommit, World};
+
+pub(super) fn enabled(world: &World, into: &mut Vec<(Step, u32)>) {
+    for (index, member) in world.members.iter().enumerate() {
+        match &member.request {
+            Some(Request::Planned(_)) => into.push((Step::Send(index), 50)),
+            Some(Request::Sent { .. }) => {
+                into.push((Step::Apply(index), 50));
+                if !world.calm {
+                    into.push((
+                        Step::LoseAnswer(index),
+                        world.scenario.rates.answer_lost / 10,
+                    ));
+                }
+            }
+            Some(Request::Answered(_)) => into.push((Step::Answer(index), 50)),
+            None => {}
+        }
+    }
+    for index in 0..world.late.len() {
+        into.push((Step::Land(index), 5));
+    }
+}
+
+/// Encodes a plan and sends it, without the partitions that have left in the meantime.
+pub(super) fn send(world: &mut World, index: usize) -> Check {
+    let member = &mut world.members[index];
+    let Some(Request::Planned(plan)) = member.request.take() else {
+        return Ok(());
+    };
+    let mut entries = Vec::new();
+    for partition in &plan.partitions {
+        if member.current(partition.slot, partition.epoch).is_none() {
+            continue;
+        }
+        let text = commit_text(&partition.map, &plan.limits);
+        entries.push(Entry {
+            partition: partition.slot.index(),
+            epoch: partition.epoch,
+            offset: partition.map.base(),
+            stripped: text.rung == Rung::None && !partition.map.is_caught_up(),
+            inner_chars: text.inner_chars,
+            text: text.text,
+            leader_epoch: partition.leader_epoch,
+            stores: 0,
+        });
+    }
+    let generation = member.generation;
+    member.request = Some(Request::Sent {
+        plan,
+        entries,
+        generation,
+    });
+    Ok(())
+}
+
+/// The broker takes a request, and answers it.
+pub(super) fn apply(world: &mut World, index: usize) -> Check {
+    let Some(Request::Sent {
+        plan,
+        entries,
+        generation,
+    }) = world.members[index].request.take()
+    else {
+        return Ok(());
+    };
+    let mut answers = Vec::new();
+    for entry in &entries {
+        let answer = judge(world, index, entry, generation);
+        if answer == CommitAnswer::Stored {
+            store(world, entry, false)?;
+        }
+        answers.push((entry, answer));
+    }
+    let stored = answers
+        .iter()
+        .filter(|(_, answer)| *answer == CommitAnswer::Stored)
+        .count();
+    if stored > 0 && stored < answers.len() {
+        world.coverage.note(Event::CommitPartial);
+    }
+    let finished = finished(&plan, |partition, epoch| {
+        answers
+            .iter()
+            .find(|(entry, _)| entry.partition == partition && entry.epoch == epoch)
+            .map(|(entry, answer)| (*answer, Some(*entry)))
+    });
+    world.members[index].request = Some(Request::Answered(finished));
+    Ok(())
+}
+
+/// What the broker says of one partition of a request.
+fn judge(world: &mut World, index: usize, entry: &Entry, generation: u64) -> CommitAnswer {
+    let rates = world.scenario.rates;
+    let (answer, event) = if world.members[index].kicked {
+        (CommitAnswer::MemberLost, Event::CommitMemberLost)
+    } else if generation != world.broker.generation {
+        (CommitAnswer::Superseded, Event::CommitSuperseded)
+    } else if entry.text.encode_utf16().count() > world.scenario.broker_cap {
+        (CommitAnswer::TooLarge, Event::CommitTooLarge)
+    } else if !world.calm && world.rng.chance(rates.commit_denied) {
+        (CommitAnswer::Denied, Event::CommitDenied)
+    } else if !world.calm && world.rng.chance(rates.commit_repeat) {
+        (CommitAnswer::Repeat, Event::CommitRepeat)
+    } else {
+        (CommitAnswer::Stored, Event::CommitStored)
+    };
+    world.coverage.note(event);
+    answer
+}
+
+/// The core's answer for each partition of a plan; those that were not sent are superseded.
+fn finished<'a>(
+    plan: &CommitPlan,
+    answer_of: impl Fn(usize, keyway_core::Epoch) -> Option<(CommitAnswer, Option<&'a Entry>)>,
+) -> CommitFinished {
+    let partitions = plan
+        .partitions
+        .iter()
+        .map(|partition| {
+            let (answer, entry) = answer_of(partition.slot.index(), partition.epoch)
+                .unwrap_or((CommitAnswer::Superseded, None));
+            PartitionAnswer {
+                slot: partition.slot,
+                epoch: partition.epoch,
+                answer,
+                chars: entry.map_or(0, |entry| entry.text.len()),
+                inner_chars: entry.map_or(0, |entry| entry.inner_chars),
+                stripped: entry.is_some_and(|entry| entry.stripped),
+            }
+        })
+        .collect();
+    CommitFinished {
+        plan: plan.id,
+        partitions,
+        took: Duration::from_millis(1),
+    }
+}
+
+/// No answer comes: the request was stored, or never is, or lands later.
+pub(super) fn lose_answer(world: &mut World, index: usize) -> Check {
+    let Some(Request::Sent {
+        plan,
+        mut entries,
+        generation,
+    }) = world.members[index].request.take()
+    else {
+        return Ok(());
+    };
+    match world.rng.below(3) {
+        0 => {
+            for entry in &entries {
+                if judge(world, index, entry, generation) == CommitAnswer::Stored {
+                    store(world, entry, false)?;
+                }
+            }
+            world.coverage.note(Event::AnswerLostStored);
+        }
+        1 => world.coverage.note(Event::AnswerLostNever),
+        _ => {
+            for entry in &mut entries {
+                entry.stores = world.broker.stores[entry.partition];
+            }
+            world.late.push(LateCommit {
+                generation,
+                entries,
+            });
+        }
+    }
+    let finished = finished(&plan, |_, _| Some((CommitAnswer::Unknown, None)));
+    world.members[index].request = Some(Request::Answered(finished));
+    Ok(())
+}
+
+pub(super) fn answer(world: &mut World, index: usize) -> Check {
+    let now = world.now;
+    let Some(Request::Answered(finished)) = world.members[index].request.take() else {
+        return Ok(());
+    };
+    world.say(|_| format!("       {index}: {finished:?}"));
+    world.members[index].core.commit_finished(&finished, now);
+    pump(world, index)
+}
+
+/// A late commit lands, where it still can: behind one newer commit, not behind two.
+pub(super) fn land(world: &mut World, index: usize) -> Check {
+    let late = world.late.swap_remove(index);
+    if late.generation != world.broker.generation {
+        return Ok(());
+    }
+    for entry in &late.entries {
+        let newer = world.broker.stores[entry.partition] - entry.stores;
+        if newer < 2 && entry.text.len() <= world.scenario.broker_cap {
+            store(world, entry, true)?;
+            let event = if newer == 0 {
+                Event::LandedLate
+            } else {
+                Event::LandedBehindNewer
+            };
+            world.coverage.note(event);
+        }
+    }
+    Ok(())
+}
+
+fn store(world: &mut World, entry: &Entry, late: bool) -> Check {
+    let partition = entry.partition;
+    let map = read(world, entry.offset, &entry.text)?;
+    world.say(|_| {
+        format!(
+            "       stored of {partition}: {map:?}{}",
+            if late { " late" } else { "" }
+        )
+    });
+    loss::stored(
+        &mut world.history.pasts[partition],
+        &world.broker.logs[partition],
+        partition,
+        &map,
+    )?;
+    if !late {
+        if let Some(before) = &world.broker.committed[partition] {
+            let before = read(world, before.offset, &before.text)?;
+            base::forgets_nothing(partition, &before, &map, entry.stripped)?;
+        }
+        world.broker.stores[partition] += 1;
+    }
+    world.regressed[partition] = late || entry.stripped;
+    world.broker.committed[partition] = Some(Committed {
+        offset: entry.offset,
+        text: entry.text.clone(),
+        leader_epoch: entry.leader_epoch,
+    });
+    Ok(())
+}
+
+/// Reads a commit as a new owner does.
+pub(super) fn read(
+    world: &World,
+    offset: keyway_offsets::Offset,
+    text: &str,
+) -> Result<HoleMap, Violation> {
+    let window = world.scenario.core.limits.max_window;
+    match decode(offset, text.as_bytes(), window) {
+        Ok(decoded) => Ok(decoded.map),
+        Err(error) => Err(Violation {
+            invariant: "text",
+            detail: format!("{text:?} at {offset} can't be read: {error}"),
+        }),
+    }
+}
+
+/// What the group has committed for a partition.
+pub(super) fn committed_map(
+    world: &World,
+    slot: PartitionSlot,
+) -> Result<Option<HoleMap>, Violation> {
+    match &world.broker.committed[slot.index()] {
+        Some(committed) => read(world, committed.offset, &committed.text).map(Some),
+        None => Ok(None),
+    }
+}

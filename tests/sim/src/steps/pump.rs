@@ -1,0 +1,133 @@
+//! Carries out the core's commands, and judges each of them.
+
+use keyway_core::{Command, CommitPlan, RouteId, Work, WorkerIndex};
+
+use crate::coverage::Event;
+use crate::invariants::{Check, base, ensure, hand_over, plans, snapshot};
+use crate::member::Request;
+use crate::record::{Lane, Payload};
+use crate::runner::Runner;
+use crate::world::World;
+
+/// Takes all commands that a member's core has for it.
+pub(super) fn pump(world: &mut World, index: usize) -> Check {
+    while let Some(command) = world.members[index].core.next_command() {
+        world.say(|_| format!("       {index}: {command:?}"));
+        match command {
+            Command::Dispatch {
+                route,
+                worker,
+                work,
+            } => dispatch(world, index, route, worker, work)?,
+            Command::Reopen {
+                route,
+                worker,
+                lane,
+            } => {
+                let runner = world.members[index].runner(route, worker);
+                runner.queue.reopen(lane);
+                runner.note_reopen();
+            }
+            Command::Commit(plan) => take_plan(world, index, plan)?,
+            Command::Pause(slot) => {
+                let paused = &mut world.members[index].slots[slot.index()].paused;
+                ensure(!std::mem::replace(paused, true), "buffers", || {
+                    format!("{slot} is paused twice")
+                })?;
+                world.coverage.note(Event::Paused);
+            }
+            Command::Resume(slot) => {
+                let paused = &mut world.members[index].slots[slot.index()].paused;
+                ensure(std::mem::replace(paused, false), "buffers", || {
+                    format!("{slot} is resumed twice")
+                })?;
+                world.coverage.note(Event::Resumed);
+            }
+            Command::Stop(_) => {
+                world.coverage.note(Event::StopAsked);
+                super::group::begin_stop(world, index);
+            }
+            other => {
+                return ensure(false, "commands", || format!("unknown: {other:?}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn take_plan(world: &mut World, index: usize, plan: CommitPlan) -> Check {
+    plans::one_at_a_time(&world.members[index], &plan)?;
+    for partition in &plan.partitions {
+        let slot = partition.slot;
+        let log = &world.broker.logs[slot.index()];
+        if partition.map.span() >= world.scenario.core.limits.max_window {
+            world.coverage.note(Event::WindowFull);
+        }
+        if let Some(assignment) = world.members[index].assignment(slot) {
+            snapshot::is_this_moment(assignment, log, partition)?;
+            base::rises(assignment, partition)?;
+            assignment.planned_base = Some(partition.map.base());
+        }
+    }
+    world.members[index].request = Some(Request::Planned(plan));
+    Ok(())
+}
+
+fn dispatch(
+    world: &mut World,
+    index: usize,
+    route: RouteId,
+    worker: Option<WorkerIndex>,
+    work: Work<Payload>,
+) -> Check {
+    let (tasks, is_batch) = match &work {
+        Work::Records(tasks) => (tasks, false),
+        Work::Batch(tasks) => (tasks, true),
+    };
+    for task in tasks {
+        let member = &mut world.members[index];
+        hand_over::task(member, task, world.now)?;
+        member.out += 1;
+        if task.at.attempt == 1 {
+            if let Some(left) = &mut member.starts_left {
+                *left -= 1;
+            }
+        }
+        if let Some(assignment) = member.current(task.at.slot, task.at.epoch) {
+            assignment.out.insert(task.at.offset.get());
+        }
+    }
+    let lanes: Vec<Lane> = tasks
+        .iter()
+        .map(|task| world.lane_of(&task.payload))
+        .collect();
+    if let (true, Some(config)) = (is_batch, &world.scenario.core.routes[route.index()].batch) {
+        hand_over::batch(tasks, &lanes, config)?;
+    }
+    if worker.is_none() && !is_batch {
+        ensure(
+            lanes.iter().all(|lane| *lane == lanes[0]),
+            "hand-over",
+            || "a run of a pool holds several lanes".to_owned(),
+        )?;
+    }
+    let items = if is_batch { 1 } else { work.len() };
+    let runner = match worker {
+        Some(worker) => world.members[index].runner(route, worker),
+        None => {
+            let runners = &mut world.members[index].runners;
+            runners.push(Runner::new(route, None));
+            let last = runners.len() - 1;
+            &mut runners[last]
+        }
+    };
+    runner.queued += items;
+    let deep = runner.queued > 2;
+    if let Some(spent) = runner.queue.push(work) {
+        world.members[index].core.recycle(spent);
+    }
+    if deep {
+        world.coverage.note(Event::DeepQueue);
+    }
+    Ok(())
+}

@@ -1,0 +1,281 @@
+//! Workers: taking records, ending attempts, reporting.
+
+use std::time::Duration;
+
+use keyway_core::{Finished, PartitionSlot, Task, Timestamp, Verdict};
+
+use super::Step;
+use super::pump::pump;
+use crate::coverage::Event;
+use crate::history::Attempt;
+use crate::invariants::{Check, order, replay};
+use crate::record::Payload;
+use crate::world::World;
+
+pub(super) fn enabled(world: &World, into: &mut Vec<(Step, u32)>) {
+    for (m, member) in world.members.iter().enumerate() {
+        for (r, runner) in member.runners.iter().enumerate() {
+            if runner.running.is_some() {
+                into.push((Step::Finish(m, r), 50));
+                if runner.queued > 0 && runner.worker.is_some() && !world.calm {
+                    into.push((Step::TakeBack(m, r), world.scenario.weights.take_back));
+                }
+            } else if runner.queued > 0 {
+                into.push((Step::Take(m, r), 60));
+            }
+            if runner.has_gathered() {
+                into.push((Step::Flush(m, r), 30));
+            }
+            if !runner.outbox.is_empty() {
+                into.push((Step::Report(m, r), 60));
+            }
+        }
+    }
+}
+
+/// A worker takes the next item from its queue, and starts it when it may.
+pub(super) fn take(world: &mut World, m: usize, r: usize) -> Check {
+    let call = world.next_id();
+    let member = &mut world.members[m];
+    let returned_before = member.runners[r].returned();
+    let leases = std::sync::Arc::clone(&member.leases);
+    let started: Vec<(keyway_core::TaskRef, Payload)> = member.runners[r]
+        .take(&leases, call)
+        .map(|call| {
+            call.tasks
+                .iter()
+                .map(|task| (task.at, task.payload))
+                .collect()
+        })
+        .unwrap_or_default();
+    if member.runners[r].returned() > returned_before {
+        let event = if leases.is_stopping() || member.has_assignments() {
+            Event::LaneClosed
+        } else {
+            Event::LeaseOver
+        };
+        world.coverage.note(event);
+    }
+    let incarnation = member.incarnation;
+    let offsets: Vec<i64> = started.iter().map(|(at, _)| at.offset.get()).collect();
+    if started.len() > 1 {
+        world.coverage.note(Event::BatchRan);
+    }
+    let mut attempts = Vec::new();
+    for (at, payload) in &started {
+        let lane = world.lane_of(payload);
+        let offset = at.offset.get();
+        let Some(assignment) = world.members[m].current(at.slot, at.epoch) else {
+            return crate::invariants::ensure(false, "lease", || {
+                format!("{at:?} starts after its end")
+            });
+        };
+        let attempt = Attempt {
+            offset,
+            incarnation,
+            assignment: assignment.id,
+            call,
+        };
+        let batch: Vec<i64> = if started.len() > 1 {
+            of_partition(&started, at.slot)
+        } else {
+            offsets.clone()
+        };
+        order::starts(&world.history, assignment, lane, attempt, &batch)?;
+        replay::starts(assignment, offset)?;
+        if world.history.pasts[payload.partition]
+            .finished
+            .contains(&offset)
+        {
+            world.coverage.note(Event::Repeated);
+        }
+        if at.attempt > 1 {
+            world.coverage.note(Event::RetryRan);
+            if started.len() == 1 && world.members[m].runners[r].is_batch() {
+                world.coverage.note(Event::BatchSplitToOne);
+            }
+        }
+        attempts.push((lane, attempt));
+    }
+    for (index, (lane, attempt)) in attempts.iter().enumerate() {
+        if attempts[..index].iter().any(|(earlier, _)| earlier == lane) {
+            world.coverage.note(Event::BatchSameLane);
+        }
+        world.history.started(*lane, *attempt);
+    }
+    world.drop_finished_runs(m);
+    Ok(())
+}
+
+fn of_partition(started: &[(keyway_core::TaskRef, Payload)], slot: PartitionSlot) -> Vec<i64> {
+    let of_slot = started.iter().filter(|(at, _)| at.slot == slot);
+    of_slot.map(|(at, _)| at.offset.get()).collect()
+}
+
+/// How an attempt ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Done,
+    Skipped,
+    Failed(Option<Duration>),
+    Stop,
+}
+
+/// The running call of a worker ends.
+pub(super) fn finish(world: &mut World, m: usize, r: usize) -> Check {
+    let Some(call) = world.members[m].runners[r].running.take() else {
+        return Ok(());
+    };
+    let poisoned = call.tasks.len() > 1 && call.tasks.iter().any(|task| task.payload.poison);
+    let rates = world.scenario.rates;
+    let whole =
+        call.batch && (poisoned || (!world.calm && world.rng.chance(rates.batch_fails_whole)));
+    if whole {
+        world.coverage.note(Event::BatchFailedWhole);
+    }
+    let took = if world.rng.chance(rates.slow) {
+        world.coverage.note(Event::SlowHandler);
+        Duration::from_micros(3_000)
+    } else {
+        Duration::from_nanos(world.rng.between(200, 20_000) as u64)
+    };
+    let mut results = Vec::with_capacity(call.tasks.len());
+    for task in call.tasks {
+        let end = if whole {
+            End::Failed(None)
+        } else {
+            draw_end(world)
+        };
+        note_end(world, m, &task, call.number, end);
+        results.push(result(task, end));
+    }
+    let batch_failed = call.batch.then_some(whole);
+    world.members[m].runners[r].finish(results, batch_failed, took);
+    Ok(())
+}
+
+fn draw_end(world: &mut World) -> End {
+    let rates = world.scenario.rates;
+    if world.calm {
+        End::Done
+    } else if world.rng.chance(rates.fail) {
+        world.coverage.note(Event::Failed);
+        let own = world.rng.chance(300);
+        End::Failed(own.then(|| Duration::from_micros(world.rng.pick(&[0, 100, 8_000]))))
+    } else if world.rng.chance(rates.panic) {
+        world.coverage.note(Event::Panicked);
+        End::Failed(None)
+    } else if world.rng.chance(rates.stop) {
+        End::Stop
+    } else if world.rng.chance(rates.skip) {
+        world.coverage.note(Event::Skipped);
+        End::Skipped
+    } else {
+        End::Done
+    }
+}
+
+fn note_end(world: &mut World, m: usize, task: &Task<Payload>, call: u64, end: End) {
+    let offset = task.at.offset.get();
+    let lane = world.lane_of(&task.payload);
+    let incarnation = world.members[m].incarnation;
+    if let Some(running) = world.history.running.get(&lane) {
+        let ended = running
+            .iter()
+            .find(|running| {
+                running.offset == offset
+                    && running.call == call
+                    && running.incarnation == incarnation
+            })
+            .copied();
+        if let Some(ended) = ended {
+            world.history.ended(lane, ended);
+        }
+    }
+    if matches!(end, End::Done | End::Skipped) {
+        world.history.pasts[task.payload.partition]
+            .finished
+            .insert(offset);
+        if let Some(assignment) = world.members[m].current(task.at.slot, task.at.epoch) {
+            assignment.finished.insert(offset);
+            if let Some(lane) = assignment.unfinished.get_mut(&lane) {
+                lane.remove(&offset);
+            }
+        }
+    }
+}
+
+fn result(Task { at, payload }: Task<Payload>, end: End) -> Finished<Payload> {
+    let verdict = match end {
+        End::Done => Verdict::Done,
+        End::Skipped => Verdict::Skipped,
+        End::Failed(after) => Verdict::Failed { payload, after },
+        End::Stop => Verdict::Stop {
+            payload,
+            reason: "asked to".to_owned(),
+        },
+    };
+    Finished { at, verdict }
+}
+
+/// A report reaches the core.
+pub(super) fn report(world: &mut World, m: usize, r: usize) -> Check {
+    let now = world.now;
+    let member = &mut world.members[m];
+    let Some(report) = member.runners[r].outbox.pop_front() else {
+        return Ok(());
+    };
+    let retry_delay = world.scenario.core.routes[report.route.index()].retry_delay;
+    for Finished { at, verdict } in &report.finished {
+        member.came_back(at, matches!(verdict, Verdict::Returned { .. }));
+        let offset = at.offset.get();
+        let Some(assignment) = member.current(at.slot, at.epoch) else {
+            continue;
+        };
+        let due = match verdict {
+            Verdict::Done | Verdict::Skipped => {
+                assignment.complete(offset);
+                continue;
+            }
+            Verdict::Returned { .. } => continue,
+            Verdict::Failed { after, .. } => now.after(after.unwrap_or(retry_delay)),
+            Verdict::Stop { .. } => Timestamp::NEVER,
+        };
+        let failures = assignment
+            .retries
+            .get(&offset)
+            .map_or(0, |(failures, _)| *failures);
+        assignment.retries.insert(offset, (failures + 1, due));
+    }
+    member.core.completed(report, now);
+    world.drop_finished_runs(m);
+    pump(world, m)
+}
+
+/// What a busy worker has not started is taken back.
+pub(super) fn take_back(world: &mut World, m: usize, r: usize) -> Check {
+    let now = world.now;
+    let member = &mut world.members[m];
+    let mut tasks = member.runners[r].take_back();
+    let (route, worker) = (member.runners[r].route, member.runners[r].worker);
+    let (Some(worker), false) = (worker, tasks.is_empty()) else {
+        return Ok(());
+    };
+    for task in &tasks {
+        member.came_back(&task.at, true);
+    }
+    world.coverage.note(Event::TakenBack);
+    world.members[m]
+        .core
+        .taken_back(route, worker, &mut tasks, now);
+    pump(world, m)
+}
+
+impl World {
+    /// Runs of pools that have reported everything are gone.
+    fn drop_finished_runs(&mut self, m: usize) {
+        self.members[m]
+            .runners
+            .retain(|runner| runner.worker.is_some() || !runner.is_over());
+    }
+}
