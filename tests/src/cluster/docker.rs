@@ -26,8 +26,7 @@ const CONTROLLER_PORT: u16 = 9094;
 
 pub(super) struct Containers {
     names: Vec<String>,
-    /// Dropped with the cluster, which removes them and their network.
-    _running: Vec<Container<Kafka>>,
+    running: Vec<Container<Kafka>>,
 }
 
 impl Containers {
@@ -65,13 +64,7 @@ impl Containers {
             .iter()
             .map(|port| format!("127.0.0.1:{port}"))
             .collect();
-        (
-            bootstrap.join(","),
-            Box::new(Containers {
-                names,
-                _running: running,
-            }),
-        )
+        (bootstrap.join(","), Box::new(Containers { names, running }))
     }
 
     fn docker(&self, action: &[&str], node: usize) {
@@ -87,6 +80,18 @@ impl Containers {
             "docker {action:?} {name}: {}",
             String::from_utf8_lossy(&output.stderr)
         );
+    }
+}
+
+impl Drop for Containers {
+    /// Dropping a container removes it, and the last one their network. On threads of their own, since testcontainers
+    /// waits for it in a runtime, which a test may be in already.
+    fn drop(&mut self) {
+        thread::scope(|scope| {
+            for container in self.running.drain(..) {
+                scope.spawn(move || drop(container));
+            }
+        });
     }
 }
 

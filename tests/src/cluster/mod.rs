@@ -20,7 +20,7 @@
 //! ```
 //!
 //! Whatever was started ends with the test process, also when that one is killed: a broker process hangs on a pipe
-//! that its supervisor reads, containers are removed by a small process that does the same ([`leftovers`]).
+//! that its supervisor reads, containers are removed by a small process that does the same.
 //!
 //! The calls panic with the reason when the cluster does not do what they say: a test has nothing better to do.
 
@@ -44,7 +44,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rdkafka::ClientConfig;
 use rdkafka::admin::AdminClient;
 use rdkafka::client::DefaultClientContext;
-use rdkafka::consumer::BaseConsumer;
+use rdkafka::consumer::{BaseConsumer, Consumer as _};
 
 pub use choice::Way;
 pub use groups::Committed;
@@ -57,9 +57,9 @@ use crate::wait;
 pub const KAFKA_VERSION: &str = "4.1.1";
 
 /// The bound for anything a healthy cluster does at once; only a broken one gets near it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A cluster of the test's own: how many nodes, and what differs from [the common settings](settings).
+/// A cluster of the test's own: how many nodes, and what differs from the settings that all share.
 #[derive(Debug, Clone)]
 pub struct Config<'a> {
     /// 1, or 3 where the test is about failure. Node ids count from 1; each node is broker and controller.
@@ -141,14 +141,14 @@ impl Cluster {
             Way::Process => process::Processes::start(&config),
         };
         let cluster = Cluster::connect(bootstrap, way, config.nodes, Some(nodes));
-        cluster.wait_for_nodes(config.nodes);
+        cluster.wait_for_nodes();
         cluster
     }
 
     fn named(bootstrap: String) -> Cluster {
         choice::announce(Way::Named);
         let cluster = Cluster::connect(bootstrap, Way::Named, 1, None);
-        cluster.wait_for_nodes(1);
+        cluster.wait_for_nodes();
         cluster
     }
 
@@ -192,10 +192,15 @@ impl Cluster {
         self.faulty(node).kill(node);
     }
 
-    /// Starts a killed node again, at the same address, and waits until it is part of the cluster.
+    /// Starts a killed node again, at the same address, and waits until it answers.
     pub fn start_node(&self, node: usize) {
         self.faulty(node).start(node);
-        self.wait_for_nodes(self.size);
+        let address = self
+            .bootstrap
+            .split(',')
+            .nth(node - 1)
+            .expect("each node of ours has an address");
+        self.wait_for_node(address, 1);
     }
 
     /// Freezes a node: its connections stay open and nothing answers.
@@ -222,19 +227,26 @@ impl Cluster {
         })
     }
 
-    /// Waits until `count` brokers are registered and answer for themselves.
-    fn wait_for_nodes(&self, count: usize) {
+    /// Waits until each node answers and knows of all the others.
+    fn wait_for_nodes(&self) {
+        self.bootstrap
+            .split(',')
+            .for_each(|address| self.wait_for_node(address, self.size));
+    }
+
+    /// Waits until the node answers for itself and knows of `count` nodes. What another node says of it proves nothing:
+    /// a killed node stays registered for a while.
+    fn wait_for_node(&self, address: &str, count: usize) {
+        let node: BaseConsumer = client(address)
+            .create()
+            .expect("a consumer needs no network to be created");
         let mut last = String::new();
         wait::try_until(PATIENCE, || {
-            match self
-                .admin
-                .inner()
-                .fetch_metadata(None, Duration::from_secs(5))
-            {
+            match node.fetch_metadata(None, Duration::from_secs(5)) {
                 Ok(metadata) if metadata.brokers().len() >= count => Some(()),
                 Ok(metadata) => {
                     last = format!(
-                        "{} of {count} brokers are registered",
+                        "{} of {count} nodes are registered",
                         metadata.brokers().len()
                     );
                     None
@@ -247,8 +259,7 @@ impl Cluster {
         })
         .unwrap_or_else(|| {
             panic!(
-                "the cluster at {} did not come up: {last}\n{}",
-                self.bootstrap,
+                "the node at {address} did not come up: {last}\n{}",
                 self.logs()
             )
         });
