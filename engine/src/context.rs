@@ -40,7 +40,11 @@ pub struct Fence(u64);
 impl Fence {
     /// The fence `number`; `None` for 0, which stands for "no fence".
     pub(crate) const fn new(number: u64) -> Option<Self> {
-        if number == 0 { None } else { Some(Self(number)) }
+        if number == 0 {
+            None
+        } else {
+            Some(Self(number))
+        }
     }
 
     /// The number.
@@ -63,13 +67,18 @@ pub(crate) struct Clock {
 
 impl Clock {
     pub(crate) fn new() -> Self {
-        Self { start: Instant::now() }
+        Self {
+            start: Instant::now(),
+        }
     }
 
     /// Now; never [`Timestamp::ZERO`], which means "not running" beside a worker's queue.
     pub(crate) fn now(&self) -> Timestamp {
-        let nanos = u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        Timestamp::from_nanos(nanos.max(1))
+        // In 64 bits, which last for 584 years: this is called for each record.
+        let elapsed = self.start.elapsed();
+        Timestamp::from_nanos(
+            (elapsed.as_secs() * 1_000_000_000 + u64::from(elapsed.subsec_nanos())).max(1),
+        )
     }
 }
 
@@ -83,7 +92,9 @@ struct Fences {
 
 impl Fences {
     fn new() -> Self {
-        Self { chunks: (0..MAX_SLOTS / CHUNK).map(|_| OnceLock::new()).collect() }
+        Self {
+            chunks: (0..MAX_SLOTS / CHUNK).map(|_| OnceLock::new()).collect(),
+        }
     }
 
     fn set(&self, slot: PartitionSlot, fence: Option<Fence>) {
@@ -100,9 +111,14 @@ impl Fences {
     }
 
     fn of(&self, slot: PartitionSlot) -> u64 {
-        let words = self.chunks.get(slot.index() / CHUNK).and_then(OnceLock::get);
+        let words = self
+            .chunks
+            .get(slot.index() / CHUNK)
+            .and_then(OnceLock::get);
         // Acquire: see `Member::admit`.
-        words.map_or(0, |words| words[slot.index() % CHUNK].load(Ordering::Acquire))
+        words.map_or(0, |words| {
+            words[slot.index() % CHUNK].load(Ordering::Acquire)
+        })
     }
 }
 
@@ -116,9 +132,14 @@ pub(crate) struct Member {
 
 impl Member {
     pub(crate) fn new(leases: Arc<Leases>) -> Self {
-        Self { leases, fences: Fences::new(), clock: Clock::new() }
+        Self {
+            leases,
+            fences: Fences::new(),
+            clock: Clock::new(),
+        }
     }
 
+    #[cfg(test)]
     pub(crate) fn leases(&self) -> &Arc<Leases> {
         &self.leases
     }
@@ -194,7 +215,11 @@ mod tests {
 
     #[test]
     fn an_identity_reads_as_a_path() {
-        let id = RecordId { topic: "orders".into(), partition: 3, offset: 42 };
+        let id = RecordId {
+            topic: "orders".into(),
+            partition: 3,
+            offset: 42,
+        };
         assert_eq!(id.to_string(), "orders/3/42");
     }
 }

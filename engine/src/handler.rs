@@ -45,12 +45,18 @@ fn each<O: Into<Outcome>>(handler: impl Fn(&Record) -> O + Send + Sync + 'static
     SyncHandler::Each(Arc::new(move |record: &Record| handler(record).into()))
 }
 
-fn batch<O: Into<BatchOutcome>>(handler: impl Fn(Vec<Record>) -> O + Send + Sync + 'static) -> SyncHandler {
-    SyncHandler::Batch(Arc::new(move |records: Vec<Record>| handler(records).into()))
+fn batch<O: Into<BatchOutcome>>(
+    handler: impl Fn(Vec<Record>) -> O + Send + Sync + 'static,
+) -> SyncHandler {
+    SyncHandler::Batch(Arc::new(move |records: Vec<Record>| {
+        handler(records).into()
+    }))
 }
 
 impl Handler {
-    pub(crate) fn threads<O: Into<Outcome>>(handler: impl Fn(&Record) -> O + Send + Sync + 'static) -> Self {
+    pub(crate) fn threads<O: Into<Outcome>>(
+        handler: impl Fn(&Record) -> O + Send + Sync + 'static,
+    ) -> Self {
         Handler::Threads(each(handler))
     }
 
@@ -60,7 +66,9 @@ impl Handler {
         Handler::Threads(batch(handler))
     }
 
-    pub(crate) fn cpu<O: Into<Outcome>>(handler: impl Fn(&Record) -> O + Send + Sync + 'static) -> Self {
+    pub(crate) fn cpu<O: Into<Outcome>>(
+        handler: impl Fn(&Record) -> O + Send + Sync + 'static,
+    ) -> Self {
         Handler::Cpu(each(handler))
     }
 
@@ -81,7 +89,9 @@ impl Handler {
         })))
     }
 
-    pub(crate) fn asynchronous_batch<O, F>(handler: impl Fn(Vec<Record>) -> F + Send + Sync + 'static) -> Self
+    pub(crate) fn asynchronous_batch<O, F>(
+        handler: impl Fn(Vec<Record>) -> F + Send + Sync + 'static,
+    ) -> Self
     where
         O: Into<BatchOutcome>,
         F: Future<Output = O> + Send + 'static,
@@ -95,7 +105,9 @@ impl Handler {
     /// Whether it takes batches.
     pub(crate) fn is_batch(&self) -> bool {
         match self {
-            Handler::Threads(handler) | Handler::Cpu(handler) => matches!(handler, SyncHandler::Batch(_)),
+            Handler::Threads(handler) | Handler::Cpu(handler) => {
+                matches!(handler, SyncHandler::Batch(_))
+            }
             Handler::Async(handler) => matches!(handler, AsyncHandler::Batch(_)),
         }
     }
@@ -104,7 +116,9 @@ impl Handler {
     pub(crate) fn shape(&self, concurrency: u32) -> Shape {
         let concurrency = concurrency.max(1);
         match self {
-            Handler::Threads(_) => Shape::Pinned { workers: concurrency },
+            Handler::Threads(_) => Shape::Pinned {
+                workers: concurrency,
+            },
             Handler::Cpu(_) | Handler::Async(_) => Shape::Pool { concurrency },
         }
     }
@@ -117,6 +131,9 @@ impl fmt::Debug for Handler {
             Handler::Cpu(_) => "cpu",
             Handler::Async(_) => "async",
         };
-        f.debug_struct("Handler").field("kind", &kind).field("batch", &self.is_batch()).finish()
+        f.debug_struct("Handler")
+            .field("kind", &kind)
+            .field("batch", &self.is_batch())
+            .finish()
     }
 }

@@ -30,7 +30,7 @@ pub use engine::{CommitError, Engine, StartError};
 pub use kafka::{ClientError, ConfigError, DeniedWhat, ErrorCode, TopicPartition};
 pub use observer::Observer;
 pub use outcome::{BatchOutcome, Outcome, Reason};
-pub use record::{Header, Record};
+pub use record::{Header, Record, UnreadableHeaders};
 pub use route::Route;
 pub use status::{PartitionStatus, Status};
 pub use stop::{Report, StopReason};

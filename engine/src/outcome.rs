@@ -165,10 +165,19 @@ mod tests {
     fn plain_results_convert() {
         assert_eq!(Outcome::from(()), Outcome::Done);
         assert_eq!(Outcome::from(Ok::<(), &str>(())), Outcome::Done);
-        assert_eq!(Outcome::from(Ok::<Outcome, &str>(Outcome::Skip)), Outcome::Skip);
-        assert_eq!(Outcome::from(Err::<(), _>("no route")), Outcome::Failed("no route".into()));
+        assert_eq!(
+            Outcome::from(Ok::<Outcome, &str>(Outcome::Skip)),
+            Outcome::Skip
+        );
+        assert_eq!(
+            Outcome::from(Err::<(), _>("no route")),
+            Outcome::Failed("no route".into())
+        );
         assert_eq!(BatchOutcome::from(()), BatchOutcome::All(Outcome::Done));
-        assert_eq!(BatchOutcome::from(Err::<(), _>("no route")), BatchOutcome::Failed("no route".into()));
+        assert_eq!(
+            BatchOutcome::from(Err::<(), _>("no route")),
+            BatchOutcome::Failed("no route".into())
+        );
         assert_eq!(
             BatchOutcome::from(Err::<Vec<Outcome>, _>("no route")),
             BatchOutcome::Failed("no route".into())
@@ -177,7 +186,9 @@ mod tests {
 
     #[test]
     fn a_batch_asked_to_wait_did_not_fail_as_a_whole() {
-        let wait = Outcome::Retry { after: Some(Duration::from_secs(3)) };
+        let wait = Outcome::Retry {
+            after: Some(Duration::from_secs(3)),
+        };
         assert_eq!(BatchOutcome::from(wait.clone()), BatchOutcome::All(wait));
         assert_eq!(
             BatchOutcome::from(Outcome::Failed("bad".into())),

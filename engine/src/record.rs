@@ -14,8 +14,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use keyway_core::{Epoch, PartitionSlot};
 use keyway_core::TaskRef;
+use keyway_core::{Epoch, PartitionSlot};
 
 use crate::context::{Fence, Member, RecordId};
 use crate::kafka::{NativeRecord, Timestamp};
@@ -48,7 +48,13 @@ impl Message {
 impl fmt::Debug for Message {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let native = self.native();
-        write!(f, "Message({}/{}/{})", native.topic_name(), native.partition(), native.offset())
+        write!(
+            f,
+            "Message({}/{}/{})",
+            native.topic_name(),
+            native.partition(),
+            native.offset()
+        )
     }
 }
 
@@ -75,7 +81,14 @@ pub struct Record {
 
 impl Record {
     pub(crate) fn new(message: Message, at: &TaskRef, fence: u64, member: Arc<Member>) -> Self {
-        Self { message, member, epoch: at.epoch, fence, slot: at.slot, attempt: at.attempt }
+        Self {
+            message,
+            member,
+            epoch: at.epoch,
+            fence,
+            slot: at.slot,
+            attempt: at.attempt,
+        }
     }
 
     /// Gives back what was lent.
@@ -119,11 +132,13 @@ impl Record {
     /// When the header block does not follow the protocol. A name that is not UTF-8 is no error here, see
     /// [`Header::name`].
     pub fn headers(&self) -> Result<impl Iterator<Item = Header<'_>>, UnreadableHeaders> {
-        let source = self
-            .message
-            .native()
-            .header_source()
-            .map_err(|failure| UnreadableHeaders { reason: failure.text })?;
+        let source =
+            self.message
+                .native()
+                .header_source()
+                .map_err(|failure| UnreadableHeaders {
+                    reason: failure.text,
+                })?;
         let headers = (0..source.count()).filter_map(move |index| source.header(index));
         Ok(headers.map(|(name, value)| Header { name, value }))
     }
@@ -133,7 +148,10 @@ impl Record {
     /// # Errors
     /// As [`Record::headers`].
     pub fn header(&self, name: &str) -> Result<Option<Header<'_>>, UnreadableHeaders> {
-        Ok(self.headers()?.filter(|header| header.name == name.as_bytes()).last())
+        Ok(self
+            .headers()?
+            .filter(|header| header.name == name.as_bytes())
+            .last())
     }
 
     /// Bytes of key and value.
@@ -157,7 +175,11 @@ impl Record {
 
     /// The identity of the record: the same for every attempt, on every member.
     pub fn id(&self) -> RecordId {
-        RecordId { topic: self.topic().to_owned(), partition: self.partition(), offset: self.offset() }
+        RecordId {
+            topic: self.topic().to_owned(),
+            partition: self.partition(),
+            offset: self.offset(),
+        }
     }
 
     /// The fence of the assignment under which this attempt began. It stays the same after the partition has
@@ -228,7 +250,12 @@ mod tests {
             bytes: 0,
             attempt: 3,
         };
-        Record::new(NativeRecord::made(parts).into(), &at, fence, Arc::new(member))
+        Record::new(
+            NativeRecord::made(parts).into(),
+            &at,
+            fence,
+            Arc::new(member),
+        )
     }
 
     #[test]
@@ -238,7 +265,10 @@ mod tests {
         parts.value = Some(Vec::new());
         parts.timestamp = Some(Timestamp::Created(1_700_000_000_000));
         let record = record(parts, 0);
-        assert_eq!((record.topic(), record.partition(), record.offset()), ("orders", 4, 42));
+        assert_eq!(
+            (record.topic(), record.partition(), record.offset()),
+            ("orders", 4, 42)
+        );
         assert_eq!(record.key(), Some(b"k".as_slice()));
         assert_eq!(record.value(), Some(b"".as_slice()), "empty is not null");
         assert_eq!(record.timestamp(), Some(1_700_000_000_000));

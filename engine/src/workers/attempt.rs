@@ -23,8 +23,13 @@ use crate::record::{Message, Record};
 pub(super) enum Ended {
     Done,
     Skipped,
-    Failed { after: Option<Duration>, error: String },
-    Stop { reason: String },
+    Failed {
+        after: Option<Duration>,
+        error: String,
+    },
+    Stop {
+        reason: String,
+    },
 }
 
 impl From<Outcome> for Ended {
@@ -32,11 +37,17 @@ impl From<Outcome> for Ended {
         match outcome {
             Outcome::Done => Ended::Done,
             Outcome::Skip => Ended::Skipped,
-            Outcome::Retry { after } => {
-                Ended::Failed { after, error: "the handler asked for another attempt".to_owned() }
-            }
-            Outcome::Failed(reason) => Ended::Failed { after: None, error: reason.into() },
-            Outcome::Stop(reason) => Ended::Stop { reason: reason.into() },
+            Outcome::Retry { after } => Ended::Failed {
+                after,
+                error: "the handler asked for another attempt".to_owned(),
+            },
+            Outcome::Failed(reason) => Ended::Failed {
+                after: None,
+                error: reason.into(),
+            },
+            Outcome::Stop(reason) => Ended::Stop {
+                reason: reason.into(),
+            },
         }
     }
 }
@@ -122,6 +133,7 @@ pub(super) fn panic_text(panic: Box<dyn Any + Send>) -> String {
 }
 
 /// Runs one record. `member` is lent to the record for the call.
+#[inline]
 pub(super) fn run_each(
     handler: &EachFn,
     observer: Option<&dyn Observer>,
@@ -143,7 +155,13 @@ pub(super) fn run_each(
     };
     ended.announce(observer, &record);
     let (payload, member) = record.into_parts();
-    (Finished { at, verdict: ended.verdict(payload) }, member)
+    (
+        Finished {
+            at,
+            verdict: ended.verdict(payload),
+        },
+        member,
+    )
 }
 
 /// A record of a batch, as the worker keeps it during the call.
@@ -155,12 +173,21 @@ pub(super) struct Kept {
 
 impl Kept {
     pub(super) fn new(task: Task<Message>, fence: u64) -> Self {
-        Self { at: task.at, fence, native: task.payload.into_shared() }
+        Self {
+            at: task.at,
+            fence,
+            native: task.payload.into_shared(),
+        }
     }
 
     /// The record for the handler.
     pub(super) fn record(&self, member: &Arc<Member>) -> Record {
-        Record::new(Message::Shared(Arc::clone(&self.native)), &self.at, self.fence, Arc::clone(member))
+        Record::new(
+            Message::Shared(Arc::clone(&self.native)),
+            &self.at,
+            self.fence,
+            Arc::clone(member),
+        )
     }
 
     /// The end of an attempt that had the record by value.
@@ -173,7 +200,13 @@ impl Kept {
         let record = Record::new(Message::Shared(self.native), &self.at, self.fence, member);
         ended.announce(observer, &record);
         let (payload, member) = record.into_parts();
-        (Finished { at: self.at, verdict: ended.verdict(payload) }, member)
+        (
+            Finished {
+                at: self.at,
+                verdict: ended.verdict(payload),
+            },
+            member,
+        )
     }
 }
 
@@ -212,10 +245,13 @@ pub(super) fn settle_batch(
         Ok(BatchOutcome::Each(outcomes)) if outcomes.len() == number => {
             outcomes.into_iter().map(Ended::from).collect()
         }
-        Ok(BatchOutcome::Each(outcomes)) => {
-            whole(format!("the handler returned {} outcomes for a batch of {number} records", outcomes.len()))
+        Ok(BatchOutcome::Each(outcomes)) => whole(format!(
+            "the handler returned {} outcomes for a batch of {number} records",
+            outcomes.len()
+        )),
+        Ok(BatchOutcome::All(outcome)) => {
+            (0..number).map(|_| Ended::from(outcome.clone())).collect()
         }
-        Ok(BatchOutcome::All(outcome)) => (0..number).map(|_| Ended::from(outcome.clone())).collect(),
         Ok(BatchOutcome::Failed(reason)) => whole(reason.into()),
         Err(panic) => whole(panic),
     };
@@ -242,4 +278,86 @@ pub(super) fn run_batch(
         handler(records)
     }));
     settle_batch(outcome.map_err(panic_text), kept, observer, member)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{World, in_words};
+    use super::*;
+
+    fn settle(world: &World, outcome: Result<BatchOutcome, String>) -> (Vec<String>, bool) {
+        let kept = world
+            .tasks(&[(1, 0), (2, 0), (3, 1)])
+            .into_iter()
+            .map(|task| Kept::new(task, 0));
+        let result = settle_batch(
+            outcome,
+            kept.collect(),
+            Some(&*world.journal),
+            &world.member,
+        );
+        (
+            result.finished.iter().map(in_words).collect(),
+            result.failed,
+        )
+    }
+
+    #[test]
+    fn what_is_said_of_each_record_of_a_batch_is_believed() {
+        let world = World::new();
+        let each = vec![Outcome::Done, Outcome::Failed("late".into()), Outcome::Skip];
+        let (results, failed) = settle(&world, Ok(each.into()));
+        assert_eq!(results, ["1 done", "2 failed", "3 skipped"]);
+        assert!(!failed);
+        assert_eq!(
+            world.journal.lines(),
+            ["done 1", "failed 2: late", "done 3"]
+        );
+        assert_eq!(world.live_messages(), 0, "the results are gone too");
+    }
+
+    #[test]
+    fn one_outcome_goes_for_all() {
+        let world = World::new();
+        assert_eq!(
+            settle(&world, Ok(().into())),
+            (vec_of(["1 done", "2 done", "3 done"]), false)
+        );
+        let wait = Outcome::Retry {
+            after: Some(Duration::from_secs(2)),
+        };
+        let waits = [
+            "1 failed, after 2s",
+            "2 failed, after 2s",
+            "3 failed, after 2s",
+        ];
+        assert_eq!(settle(&world, Ok(wait.into())), (vec_of(waits), false));
+    }
+
+    #[test]
+    fn an_error_a_panic_or_a_wrong_number_fails_the_whole() {
+        let world = World::new();
+        let failed = (vec_of(["1 failed", "2 failed", "3 failed"]), true);
+        assert_eq!(settle(&world, Ok(Err::<(), _>("bad").into())), failed);
+        assert_eq!(settle(&world, Err("panicked: bad".to_owned())), failed);
+        assert_eq!(settle(&world, Ok(vec![Outcome::Done].into())), failed);
+        let last = world.journal.lines().pop();
+        let expected = "failed 3: the handler returned 1 outcomes for a batch of 3 records";
+        assert_eq!(last.as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn the_words_of_a_panic_survive() {
+        let text = |panic: fn()| panic_text(catch_unwind(panic).expect_err("it panics"));
+        assert_eq!(text(|| panic!("plain")), "panicked: plain");
+        assert_eq!(text(|| panic!("number {}", 3)), "panicked: number 3");
+        assert_eq!(
+            text(|| std::panic::panic_any(3)),
+            "panicked: a value that is no text"
+        );
+    }
+
+    fn vec_of(words: [&str; 3]) -> Vec<String> {
+        words.map(str::to_owned).to_vec()
+    }
 }

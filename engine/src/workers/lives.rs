@@ -25,7 +25,11 @@ impl Lives {
     pub(super) fn new() -> Self {
         let (sender, over) = crossbeam_channel::bounded(0);
         let sender = Arc::new(sender);
-        Self { all: Arc::downgrade(&sender), own: Some(Life { _sender: sender }), over }
+        Self {
+            all: Arc::downgrade(&sender),
+            own: Some(Life { _sender: sender }),
+            over,
+        }
     }
 
     /// A new life; `None` once closed.
@@ -36,10 +40,6 @@ impl Lives {
     /// From now on there are no new lives.
     pub(super) fn close(&mut self) {
         self.own = None;
-    }
-
-    pub(super) fn is_closed(&self) -> bool {
-        self.own.is_none()
     }
 
     /// Waits until all lives are over, at most until `deadline`; the number of those that are not.

@@ -17,6 +17,8 @@ mod attempt;
 mod lives;
 mod rayon;
 mod report;
+#[cfg(test)]
+mod testing;
 mod threads;
 mod tokio;
 mod wake;
@@ -25,8 +27,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use keyway_core::{LaneIndex, RouteId, Timestamp, WorkerIndex};
 use keyway_core::{Finished, Task, Verdict, Work};
+use keyway_core::{LaneIndex, RouteId, Timestamp, WorkerIndex};
 
 pub(crate) use self::report::{ReportSender, Reports, reports};
 pub(crate) use self::wake::Wake;
@@ -81,8 +83,14 @@ impl RouteContext {
         let mut lanes = HashSet::new();
         for task in into_tasks(work) {
             if lanes.insert(task.at.lane) {
-                let verdict = Verdict::Failed { payload: task.payload, after: Some(delay) };
-                gathered.push(Finished { at: task.at, verdict });
+                let verdict = Verdict::Failed {
+                    payload: task.payload,
+                    after: Some(delay),
+                };
+                gathered.push(Finished {
+                    at: task.at,
+                    verdict,
+                });
             } else {
                 gathered.push_returned(task);
             }
@@ -120,7 +128,9 @@ impl WorkerPool {
         runtime: Option<::tokio::runtime::Handle>,
     ) -> Result<Self, WorkersError> {
         let flavour = match handler {
-            Handler::Threads(handler) => Flavour::Threads(ThreadPool::new(handler, concurrency, context)),
+            Handler::Threads(handler) => {
+                Flavour::Threads(ThreadPool::new(handler, concurrency, context))
+            }
             Handler::Cpu(handler) => Flavour::Rayon(RayonPool::new(handler, concurrency, context)?),
             Handler::Async(handler) => Flavour::Tokio(TokioPool::new(handler, context, runtime)?),
         };

@@ -29,14 +29,22 @@ impl RayonPool {
         context: RouteContext,
     ) -> Result<Self, WorkersError> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = usize::try_from(concurrency).unwrap_or(usize::MAX).clamp(1, cores);
+        let threads = usize::try_from(concurrency)
+            .unwrap_or(usize::MAX)
+            .clamp(1, cores);
         let pool = ThreadPoolBuilder::new()
             .num_threads(threads)
             .thread_name(|index| format!("keyway-cpu-{index}"))
             // Handlers' panics are caught before; without this another one would abort the process.
-            .panic_handler(|panic| tracing::error!(panic = panic_text(panic), "a job of the CPU pool panicked"))
+            .panic_handler(|panic| {
+                tracing::error!(panic = panic_text(panic), "a job of the CPU pool panicked");
+            })
             .build()?;
-        Ok(Self { pool, runner: Arc::new(Runner { handler, context }), lives: Lives::new() })
+        Ok(Self {
+            pool,
+            runner: Arc::new(Runner { handler, context }),
+            lives: Lives::new(),
+        })
     }
 
     pub(super) fn dispatch(&self, work: Work<Message>) -> Option<Vec<Task<Message>>> {
@@ -63,7 +71,9 @@ impl RayonPool {
 
 impl std::fmt::Debug for RayonPool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RayonPool").field("pool", &self.pool).finish_non_exhaustive()
+        f.debug_struct("RayonPool")
+            .field("pool", &self.pool)
+            .finish_non_exhaustive()
     }
 }
 
@@ -94,7 +104,13 @@ impl Runner {
                 continue;
             };
             let finished;
-            (finished, member) = run_each(handler, self.context.observer.as_deref(), task, fence, member);
+            (finished, member) = run_each(
+                handler,
+                self.context.observer.as_deref(),
+                task,
+                fence,
+                member,
+            );
             let end = clock.now();
             let slow = gathered.took(end.since(now));
             now = end;
@@ -127,5 +143,91 @@ impl Runner {
             gathered.push_batch(result, clock.now().since(start));
         }
         gathered.send();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Barrier, EPOCH, SLOT, World, in_words, long, soon};
+    use crate::handler::Handler;
+    use crate::outcome::Outcome;
+    use crate::record::Record;
+
+    #[test]
+    fn a_run_stops_at_the_first_record_that_is_not_done() {
+        let world = World::new();
+        let mut pool = world.pool(Handler::cpu(|record: &Record| match record.offset() {
+            2 => Outcome::Failed("two".into()),
+            _ => Outcome::Done,
+        }));
+        pool.dispatch(None, world.records(&[(1, 0), (2, 0), (3, 0)]));
+        assert_eq!(world.results(3), ["1 done", "2 failed", "3 returned"]);
+        assert_eq!(
+            world.journal.lines(),
+            ["start 1", "done 1", "start 2", "failed 2: two"]
+        );
+    }
+
+    #[test]
+    fn a_panic_fails_its_attempt_and_leaves_the_pool_alone() {
+        let world = World::new();
+        let mut pool = world.pool(Handler::cpu(|record: &Record| {
+            assert!(record.offset() != 1);
+        }));
+        pool.dispatch(None, world.records(&[(1, 0)]));
+        assert_eq!(world.results(1), ["1 failed"]);
+        pool.dispatch(None, world.records(&[(2, 0)]));
+        assert_eq!(world.results(1), ["2 done"]);
+        assert_eq!(world.live_messages(), 0);
+    }
+
+    #[test]
+    fn nothing_starts_once_its_assignment_has_ended() {
+        let world = World::new();
+        let member = std::sync::Arc::clone(&world.member);
+        let mut pool = world.pool(Handler::cpu(move |_: &Record| member.leases().end(SLOT)));
+        pool.dispatch(None, world.records(&[(1, 0), (2, 0)]));
+        assert_eq!(world.results(2), ["1 done", "2 returned"]);
+        world.member.leases().grant(SLOT, EPOCH);
+        world.member.leases().set_stopping();
+        pool.dispatch(None, world.records(&[(3, 0)]));
+        assert_eq!(world.results(1), ["3 returned"]);
+    }
+
+    #[test]
+    fn a_batch_is_one_call_and_splits_when_it_fails_as_a_whole() {
+        let world = World::new();
+        let mut pool = world.pool(Handler::cpu_batch(|records: Vec<Record>| {
+            if records.len() > 1 {
+                Err("too many")
+            } else {
+                Ok(())
+            }
+        }));
+        pool.dispatch(None, world.batch(&[(1, 0), (2, 1)]));
+        let report = world.report();
+        assert!(report.batch_failed);
+        assert_eq!(
+            report.finished.iter().map(in_words).collect::<Vec<_>>(),
+            ["1 failed", "2 failed"]
+        );
+        pool.dispatch(None, world.batch(&[(1, 0)]));
+        assert_eq!(world.results(1), ["1 done"]);
+    }
+
+    #[test]
+    fn waiting_is_bounded_and_a_closed_pool_gives_work_back() {
+        let world = World::new();
+        let barrier = Barrier::new();
+        let at_barrier = barrier.clone();
+        let mut pool = world.pool(Handler::cpu(move |record: &Record| at_barrier.pass(record)));
+        pool.dispatch(None, world.records(&[(1, 0)]));
+        assert_eq!(barrier.arrival(), 1);
+        assert_eq!(pool.join(soon()), 1);
+        pool.dispatch(None, world.records(&[(2, 1)]));
+        assert_eq!(world.results(1), ["2 returned"]);
+        barrier.open();
+        assert_eq!(pool.join(long()), 0);
+        assert_eq!(world.results(1), ["1 done"]);
     }
 }

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender};
-use keyway_core::{RouteId, Timestamp, WorkerIndex};
 use keyway_core::{Finished, Report, SLOW_ATTEMPT, Task, TaskRef, Verdict};
+use keyway_core::{RouteId, Timestamp, WorkerIndex};
 
 use super::attempt::BatchResult;
 use super::wake::Wake;
@@ -29,7 +29,18 @@ const SPENT: usize = 64;
 pub(crate) fn reports(wake: Arc<Wake>) -> (ReportSender, Reports) {
     let (reports, incoming) = crossbeam_channel::unbounded();
     let (recycle, spent) = crossbeam_channel::bounded(SPENT);
-    (ReportSender { reports, spent, wake: Arc::clone(&wake) }, Reports { incoming, recycle, wake })
+    (
+        ReportSender {
+            reports,
+            spent,
+            wake: Arc::clone(&wake),
+        },
+        Reports {
+            incoming,
+            recycle,
+            wake,
+        },
+    )
 }
 
 /// The workers' end.
@@ -103,7 +114,14 @@ pub(super) struct Gathered {
 impl Gathered {
     pub(super) fn new(route: RouteId, worker: Option<WorkerIndex>, sender: ReportSender) -> Self {
         let finished = sender.spent.try_recv().unwrap_or_default();
-        Self { route, worker, finished, busy: Duration::ZERO, slow: 0, sender }
+        Self {
+            route,
+            worker,
+            finished,
+            busy: Duration::ZERO,
+            slow: 0,
+            sender,
+        }
     }
 
     /// Whether it is time to send, however long ago the last time was.
@@ -139,7 +157,12 @@ impl Gathered {
     }
 
     pub(super) fn push_returned(&mut self, task: Task<Message>) {
-        self.push(Finished { at: task.at, verdict: Verdict::Returned { payload: task.payload } });
+        self.push(Finished {
+            at: task.at,
+            verdict: Verdict::Returned {
+                payload: task.payload,
+            },
+        });
     }
 
     /// Sends what has gathered, if anything has.
@@ -173,7 +196,9 @@ pub(super) struct Outbox {
 
 impl Outbox {
     pub(super) fn new(gathered: Gathered) -> Self {
-        Self { gathered: Mutex::new(gathered) }
+        Self {
+            gathered: Mutex::new(gathered),
+        }
     }
 
     /// The results, for one thread at a time. Sending under the lock keeps the reports in order.
@@ -208,5 +233,102 @@ impl Pace {
 
 /// A task whose attempt failed for a reason that lies with the engine or its surroundings.
 pub(super) fn failed(at: TaskRef, payload: Message) -> Finished<Message> {
-    Finished { at, verdict: Verdict::Failed { payload, after: None } }
+    Finished {
+        at,
+        verdict: Verdict::Failed {
+            payload,
+            after: None,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::World;
+    use super::*;
+
+    fn gathered(world: &World) -> Gathered {
+        Gathered::new(RouteId(0), Some(WorkerIndex(2)), world.sender.clone())
+    }
+
+    #[test]
+    fn results_travel_together_with_the_time_they_took() {
+        let world = World::new();
+        let mut gathered = gathered(&world);
+        gathered.push_returned(world.task(1, 0));
+        gathered.push_returned(world.task(2, 0));
+        assert!(!gathered.took(Duration::from_micros(10)));
+        assert!(gathered.took(Duration::from_millis(2)));
+        gathered.send();
+        let report = world.report();
+        assert_eq!(report.worker, Some(WorkerIndex(2)));
+        assert_eq!(report.finished.len(), 2);
+        assert_eq!((report.busy, report.slow), (Duration::from_micros(2010), 1));
+        assert!(!report.batch_failed);
+        gathered.send();
+        assert!(
+            world.reports.try_next().is_none(),
+            "nothing gathered, nothing sent"
+        );
+    }
+
+    #[test]
+    fn a_batch_that_failed_as_a_whole_is_reported_alone() {
+        let world = World::new();
+        let mut gathered = gathered(&world);
+        gathered.push_returned(world.task(1, 0));
+        let failed = vec![failed(world.task(2, 0).at, world.task(2, 0).payload)];
+        gathered.push_batch(
+            BatchResult {
+                finished: failed,
+                failed: true,
+            },
+            Duration::ZERO,
+        );
+        let (first, second) = (world.report(), world.report());
+        assert_eq!((first.finished.len(), first.batch_failed), (1, false));
+        assert_eq!((second.finished.len(), second.batch_failed), (1, true));
+    }
+
+    #[test]
+    fn vectors_are_used_again() {
+        let world = World::new();
+        let mut vector = Vec::with_capacity(1000);
+        let place = vector.as_ptr();
+        vector.push(failed(world.task(2, 0).at, world.task(2, 0).payload));
+        world.reports.recycle(vector);
+        let mut gathered = gathered(&world);
+        gathered.push_returned(world.task(1, 0));
+        gathered.send();
+        let report = world.report();
+        assert_eq!(report.finished.as_ptr(), place);
+        assert_eq!(report.finished.len(), 1);
+    }
+
+    #[test]
+    fn the_poll_thread_does_not_sleep_over_a_report() {
+        let world = World::new();
+        assert!(world.reports.may_sleep());
+        world.reports.awake();
+        let mut gathered = gathered(&world);
+        gathered.push_returned(world.task(1, 0));
+        gathered.send();
+        assert!(!world.reports.may_sleep());
+    }
+
+    #[test]
+    fn results_are_due_by_number_or_by_time() {
+        let world = World::new();
+        let mut gathered = gathered(&world);
+        let mut pace = Pace::new(Timestamp::from_nanos(1_000));
+        let linger = u64::try_from(LINGER.as_nanos()).expect("short");
+        assert!(!pace.is_due(Timestamp::from_nanos(linger), &gathered));
+        assert!(pace.is_due(Timestamp::from_nanos(1_000 + linger), &gathered));
+        pace.sent(Timestamp::from_nanos(1_000 + linger));
+        assert!(!pace.is_due(Timestamp::from_nanos(1_001 + linger), &gathered));
+        for offset in 0..256 {
+            gathered.push_returned(world.task(offset, 0));
+        }
+        assert!(pace.is_due(Timestamp::from_nanos(1_001 + linger), &gathered));
+    }
 }

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use keyway_core::{Item, WorkQueue};
 use keyway_core::{Epoch, LaneIndex, Timestamp, WorkerIndex};
 use keyway_core::{Finished, Task, TaskRef, Work};
+use keyway_core::{Item, WorkQueue};
 
 use super::RouteContext;
 use super::attempt::{Kept, frees_its_lane, run_batch, run_each};
@@ -43,7 +43,12 @@ pub(super) struct ThreadPool {
 impl ThreadPool {
     pub(super) fn new(handler: SyncHandler, workers: u32, context: RouteContext) -> Self {
         let seats = (0..workers.max(1)).map(|_| None).collect();
-        Self { handler, context, seats, lives: Lives::new() }
+        Self {
+            handler,
+            context,
+            seats,
+            lives: Lives::new(),
+        }
     }
 
     fn seat(&self, worker: WorkerIndex) -> Option<&Seat> {
@@ -90,12 +95,17 @@ impl ThreadPool {
             outbox: Arc::clone(&outbox),
             closed: HashMap::new(),
         };
-        let thread =
-            std::thread::Builder::new().name(format!("keyway-worker-{}", index.0)).spawn(move || {
+        let thread = std::thread::Builder::new()
+            .name(format!("keyway-worker-{}", index.0))
+            .spawn(move || {
                 worker.run();
                 drop(life);
             })?;
-        Ok(Seat { queue, outbox, thread })
+        Ok(Seat {
+            queue,
+            outbox,
+            thread,
+        })
     }
 
     pub(super) fn reopen(&self, worker: WorkerIndex, lane: LaneIndex) {
@@ -125,8 +135,16 @@ impl ThreadPool {
     pub(super) fn join(&mut self, deadline: Instant) -> usize {
         let stuck = self.lives.wait(deadline);
         if stuck > 0 {
-            for seat in self.seats.iter().flatten().filter(|seat| !seat.thread.is_finished()) {
-                tracing::warn!(thread = seat.thread.thread().name(), "a worker is stuck in its handler");
+            for seat in self
+                .seats
+                .iter()
+                .flatten()
+                .filter(|seat| !seat.thread.is_finished())
+            {
+                tracing::warn!(
+                    thread = seat.thread.thread().name(),
+                    "a worker is stuck in its handler"
+                );
                 // What the stuck one had finished before must not be lost with it.
                 seat.outbox.lock().send();
             }
@@ -148,7 +166,9 @@ impl Drop for ThreadPool {
 
 impl std::fmt::Debug for ThreadPool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ThreadPool").field("seats", &self.seats).finish_non_exhaustive()
+        f.debug_struct("ThreadPool")
+            .field("seats", &self.seats)
+            .finish_non_exhaustive()
     }
 }
 
@@ -176,7 +196,11 @@ struct Turn {
 impl Worker {
     fn run(mut self) {
         let now = self.clock.now();
-        let mut turn = Turn { now, pace: Pace::new(now), member: Arc::clone(&self.context.member) };
+        let mut turn = Turn {
+            now,
+            pace: Pace::new(now),
+            member: Arc::clone(&self.context.member),
+        };
         loop {
             let item = match self.queue.try_next() {
                 Some(item) => item,
@@ -234,8 +258,13 @@ impl Worker {
         };
         self.queue.set_running_since(turn.now);
         let finished;
-        (finished, turn.member) =
-            run_each(&**handler, self.context.observer.as_deref(), task, fence, turn.member);
+        (finished, turn.member) = run_each(
+            &**handler,
+            self.context.observer.as_deref(),
+            task,
+            fence,
+            turn.member,
+        );
         self.note(&finished);
         let end = self.clock.now();
         let mut gathered = self.outbox.lock();
@@ -252,7 +281,9 @@ impl Worker {
 
     fn batch(&mut self, tasks: Vec<Task<Message>>, mut turn: Turn) -> Turn {
         let SyncHandler::Batch(handler) = &self.handler else {
-            return tasks.into_iter().fold(turn, |turn, task| self.one(task, turn));
+            return tasks
+                .into_iter()
+                .fold(turn, |turn, task| self.one(task, turn));
         };
         let mut kept = Vec::with_capacity(tasks.len());
         for task in tasks {
@@ -265,8 +296,16 @@ impl Worker {
             return turn;
         }
         self.queue.set_running_since(turn.now);
-        let result = run_batch(&**handler, self.context.observer.as_deref(), kept, &turn.member);
-        result.finished.iter().for_each(|finished| self.note(finished));
+        let result = run_batch(
+            &**handler,
+            self.context.observer.as_deref(),
+            kept,
+            &turn.member,
+        );
+        result
+            .finished
+            .iter()
+            .for_each(|finished| self.note(finished));
         let end = self.clock.now();
         let mut gathered = self.outbox.lock();
         let slow = gathered.push_batch(result, end.since(turn.now));
@@ -279,3 +318,7 @@ impl Worker {
         turn
     }
 }
+
+#[cfg(test)]
+#[path = "threads_tests.rs"]
+mod tests;

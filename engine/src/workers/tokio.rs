@@ -12,7 +12,9 @@ use std::time::Instant;
 use keyway_core::{Task, Work};
 use tokio::runtime::{Builder, Handle, Runtime};
 
-use super::attempt::{Ended, Kept, announce_batch, frees_its_lane, guarded, panic_text, settle_batch};
+use super::attempt::{
+    Ended, Kept, announce_batch, frees_its_lane, guarded, panic_text, settle_batch,
+};
 use super::lives::{Life, Lives};
 use super::report::{Gathered, Pace, failed};
 use super::{RouteContext, WorkersError, into_tasks};
@@ -45,7 +47,13 @@ impl TokioPool {
                 (runtime.handle().clone(), Some(runtime))
             }
         };
-        Ok(Self { handler, context: Arc::new(context), handle, own, lives: Lives::new() })
+        Ok(Self {
+            handler,
+            context: Arc::new(context),
+            handle,
+            own,
+            lives: Lives::new(),
+        })
     }
 
     pub(super) fn dispatch(&self, work: Work<Message>) -> Option<Vec<Task<Message>>> {
@@ -87,7 +95,9 @@ impl Drop for TokioPool {
 
 impl std::fmt::Debug for TokioPool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TokioPool").field("own", &self.own.is_some()).finish_non_exhaustive()
+        f.debug_struct("TokioPool")
+            .field("own", &self.own.is_some())
+            .finish_non_exhaustive()
     }
 }
 
@@ -139,7 +149,7 @@ impl Run {
 
     async fn batch(mut self, handler: Arc<AsyncBatchFn>) {
         let clock = self.context.member.clock();
-        while let Some(task) = self.waiting.next() {
+        for task in self.waiting.by_ref() {
             match self.context.member.admit(task.at.slot, task.at.epoch) {
                 Some(fence) => self.running.push(Kept::new(task, fence)),
                 None => self.gathered.push_returned(task),
@@ -148,8 +158,11 @@ impl Run {
         if self.running.is_empty() {
             return;
         }
-        let records: Vec<Record> =
-            self.running.iter().map(|kept| kept.record(&self.context.member)).collect();
+        let records: Vec<Record> = self
+            .running
+            .iter()
+            .map(|kept| kept.record(&self.context.member))
+            .collect();
         let started = clock.now();
         let start = || {
             announce_batch(self.context.observer.as_deref(), &records);
@@ -158,8 +171,12 @@ impl Run {
         let outcome = caught(start, || self.gathered.send()).await;
         let took = clock.now().since(started);
         let kept = std::mem::take(&mut self.running);
-        let result =
-            settle_batch(outcome, kept, self.context.observer.as_deref(), &self.context.member);
+        let result = settle_batch(
+            outcome,
+            kept,
+            self.context.observer.as_deref(),
+            &self.context.member,
+        );
         self.gathered.push_batch(result, took);
     }
 
@@ -176,7 +193,9 @@ impl Run {
     }
 
     fn return_waiting(&mut self) {
-        self.waiting.by_ref().for_each(|task| self.gathered.push_returned(task));
+        self.waiting
+            .by_ref()
+            .for_each(|task| self.gathered.push_returned(task));
     }
 }
 
@@ -217,17 +236,22 @@ async fn caught<T>(
     mut pending: impl FnMut(),
 ) -> Result<T, String> {
     let mut future = catch_unwind(AssertUnwindSafe(start)).map_err(panic_text)?;
-    let outcome = poll_fn(|context| {
-        match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
-            Ok(Poll::Ready(outcome)) => Poll::Ready(Ok(outcome)),
-            Ok(Poll::Pending) => {
-                pending();
-                Poll::Pending
-            }
-            Err(panic) => Poll::Ready(Err(panic_text(panic))),
-        }
-    })
-    .await;
+    let outcome =
+        poll_fn(
+            |context| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
+                Ok(Poll::Ready(outcome)) => Poll::Ready(Ok(outcome)),
+                Ok(Poll::Pending) => {
+                    pending();
+                    Poll::Pending
+                }
+                Err(panic) => Poll::Ready(Err(panic_text(panic))),
+            },
+        )
+        .await;
     guarded(|| drop(future));
     outcome
 }
+
+#[cfg(test)]
+#[path = "tokio_tests.rs"]
+mod tests;

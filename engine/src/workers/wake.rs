@@ -12,7 +12,8 @@
 //! ```
 //!
 //! Either the worker sees the flag, or the last look sees the report: the two fences are in one order, and
-//! what stands before the first of them is seen by what stands after the second.
+//! what stands before the first of them is seen by what stands after the second. A worker that sees the flag
+//! but comes too late to take it down leaves the wake-up to the one that did.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
@@ -26,7 +27,9 @@ pub(crate) struct SleepFlag {
 impl SleepFlag {
     /// Called by the sleeper before its last look for work.
     pub(crate) fn raise(&self) {
-        self.up.store(true, Ordering::Relaxed);
+        // A swap, in a chain of acquire and release with `take`: a worker that takes down what was raised
+        // before this can't undo it.
+        self.up.swap(true, Ordering::AcqRel);
         // SeqCst: no later load may be done before the store. A release or acquire would not forbid that.
         fence(Ordering::SeqCst);
     }
@@ -43,7 +46,7 @@ impl SleepFlag {
         // SeqCst: the pair of the fence in `raise`.
         fence(Ordering::SeqCst);
         // Looking before swapping keeps the cache line shared while nobody sleeps.
-        self.up.load(Ordering::Relaxed) && self.up.swap(false, Ordering::Relaxed)
+        self.up.load(Ordering::Relaxed) && self.up.swap(false, Ordering::AcqRel)
     }
 }
 
@@ -57,7 +60,10 @@ impl Wake {
     /// `hook` ends the sleep under way, or else the next one: the flag is up shortly before the sleep begins.
     /// `rd_kafka_queue_yield` does that.
     pub(crate) fn new(hook: impl Fn() + Send + Sync + 'static) -> Self {
-        Self { flag: SleepFlag::default(), hook: Box::new(hook) }
+        Self {
+            flag: SleepFlag::default(),
+            hook: Box::new(hook),
+        }
     }
 
     /// The sleeper is about to sleep; it must look for work once more after this.
@@ -80,7 +86,9 @@ impl Wake {
 
 impl fmt::Debug for Wake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Wake").field("flag", &self.flag).finish_non_exhaustive()
+        f.debug_struct("Wake")
+            .field("flag", &self.flag)
+            .finish_non_exhaustive()
     }
 }
 
@@ -112,7 +120,7 @@ mod tests {
     fn no_wake_up_is_lost() {
         const ROUNDS: usize = 20_000;
         let (woken, sleep) = mpsc::channel();
-        let wake = Arc::new(Wake::new(move || drop(woken.send(()))));
+        let wake = Arc::new(Wake::new(move || woken.send(()).unwrap_or_default()));
         let (sender, work) = crossbeam_channel::unbounded();
         let worker = {
             let wake = Arc::clone(&wake);
@@ -131,7 +139,9 @@ mod tests {
             seen += work.try_iter().count();
             wake.raise();
             if work.is_empty() && seen < ROUNDS {
-                sleep.recv_timeout(Duration::from_secs(20)).expect("woken for the work that came");
+                sleep
+                    .recv_timeout(Duration::from_secs(20))
+                    .expect("woken for the work that came");
             }
             wake.lower();
         }
