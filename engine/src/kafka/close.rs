@@ -202,6 +202,7 @@ pub(super) fn start(
     farewell: Farewell,
 ) {
     shared.closing.set(CloseState::Closing);
+    shared.lock().leaving = true;
     let kept = Arc::clone(&shared);
     let closer = thread::Builder::new()
         .name("keyway-close".to_owned())

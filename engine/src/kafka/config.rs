@@ -110,6 +110,12 @@ const RULES: &[Rule] = &[
         instead: "Leave it out",
     },
     Rule {
+        property: "isolation.level",
+        allowed: &["read_committed"],
+        reason: "librdkafka then reads committed offsets that an open transaction is about to move",
+        instead: "Leave it out",
+    },
+    Rule {
         property: "log.queue",
         allowed: &["false"],
         reason: "log lines would collect in a queue that nobody reads",

@@ -108,6 +108,9 @@ impl ClientError {
     /// The typed error; `topic` is what it is about, where known.
     pub(super) fn about(failure: Failure, topic: Option<&str>) -> Self {
         let Failure { code: number, text } = failure;
+        if number == Rd::RD_KAFKA_RESP_ERR__DESTROY as i32 {
+            return Self::Closed;
+        }
         let code = ErrorCode::of(number);
         if let Some(what) = denied(number, topic) {
             return Self::Denied { what, code, text };
@@ -249,6 +252,16 @@ impl CommitCode {
         } else {
             Self::Other(code)
         }
+    }
+
+    /// True for an error that a coordinator may give to one partition of a commit and not to the
+    /// others, in contrast to those about the group or the member.
+    pub(super) fn may_be_of_one_partition(number: i32) -> bool {
+        number != 0
+            && matches!(
+                Self::of(number, ""),
+                Self::TooLarge(_) | Self::Other(_) | Self::Denied(DeniedWhat::Topic(_), _)
+            )
     }
 
     /// True when the request may have reached a broker and still take effect, although this is all

@@ -261,41 +261,82 @@ impl GroupClient {
         if CommitCode::leaves_open(reply.code) {
             return CommitAnswer::NoAnswer(Some(ErrorCode::of(reply.code)));
         }
-        // A request that failed as a whole has one code; otherwise each partition has its own.
-        let whole = if reply.partitions.iter().all(|(_, _, code)| *code == 0) {
-            reply.code
-        } else {
-            0
-        };
+        let deadline = Instant::now() + timeout;
         let codes: HashMap<(&str, i32), i32> = reply
             .partitions
             .iter()
-            .map(|(topic, partition, code)| {
-                (
-                    (topic.as_str(), *partition),
-                    if *code == 0 { whole } else { *code },
-                )
-            })
+            .map(|(topic, partition, code)| ((topic.as_str(), *partition), *code))
             .collect();
         let unanswered = if reply.code == 0 { MISSING } else { reply.code };
-        CommitAnswer::Answered(
-            partitions
-                .map(|tp| {
-                    let code = codes
-                        .get(&(&*tp.topic, tp.partition))
-                        .copied()
-                        .unwrap_or(unanswered);
-                    PartitionResult {
-                        tp: tp.clone(),
-                        code: CommitCode::of(code, &tp.topic),
-                    }
-                })
-                .collect(),
-        )
+        let mut results: Vec<PartitionResult> = partitions
+            .map(|tp| {
+                let code = codes
+                    .get(&(&*tp.topic, tp.partition))
+                    .copied()
+                    .unwrap_or(unanswered);
+                PartitionResult {
+                    tp: tp.clone(),
+                    code: CommitCode::of(code, &tp.topic),
+                }
+            })
+            .collect();
+        if results.len() > 1 && CommitCode::may_be_of_one_partition(reply.code) {
+            self.tell_apart(list, reply.code, &mut results, deadline);
+        }
+        CommitAnswer::Answered(results)
     }
 
-    /// What the group has committed, with require-stable whatever the isolation level is: a
-    /// partition with an open transaction is a transient error of that partition.
+    /// librdkafka (2.12.1) gives the error of one partition to those that succeeded as well. So when
+    /// it may be such an error, what the coordinator has now says which were stored.
+    fn tell_apart(
+        &self,
+        list: &PartitionList,
+        code: i32,
+        results: &mut [PartitionResult],
+        deadline: Instant,
+    ) {
+        /// The coordinator has just answered.
+        const AT_LEAST: Duration = Duration::from_secs(5);
+        let suspect =
+            |result: &PartitionResult| result.code == CommitCode::of(code, &result.tp.topic);
+        let suspects: Vec<TopicPartition> = results
+            .iter()
+            .filter(|result| suspect(result))
+            .map(|result| result.tp.clone())
+            .collect();
+        let timeout = deadline
+            .saturating_duration_since(Instant::now())
+            .max(AT_LEAST);
+        let committed = self.committed(&suspects, timeout);
+        let stored: HashMap<&TopicPartition, Option<&Committed>> = committed
+            .iter()
+            .flatten()
+            .map(|(tp, committed)| (tp, committed.as_ref().ok()))
+            .collect();
+        let elements: Vec<Element<'_>> = list.iter().collect();
+        let sent: HashMap<(&str, i32), &Element<'_>> = elements
+            .iter()
+            .map(|element| ((&*element.topic, element.partition), element))
+            .collect();
+        for result in results.iter_mut().filter(|result| suspect(result)) {
+            let sent = sent.get(&(&*result.tp.topic, result.tp.partition));
+            match (stored.get(&result.tp), sent) {
+                (Some(Some(stored)), Some(sent)) => {
+                    if stored.offset == Some(sent.offset) && stored.metadata == sent.metadata {
+                        result.code = CommitCode::Success;
+                    }
+                }
+                // What can't be read was not stored either.
+                (Some(None), _) => {}
+                // Not to be told: neither stored nor refused.
+                _ => result.code = CommitCode::Retry(ErrorCode::of(code)),
+            }
+        }
+    }
+
+    /// What the group has committed, with require-stable: a partition with an open transaction is a
+    /// transient error of that partition. (librdkafka asks so when `isolation.level` is
+    /// `read_committed`; `config.rs` takes nothing else.)
     ///
     /// # Errors
     /// As a whole when the coordinator gives no answer in time; each partition for itself otherwise.
@@ -308,16 +349,20 @@ impl GroupClient {
             return Ok(Vec::new());
         }
         let (client, _call) = self.enter()?;
-        let list = list_of(partitions)?;
-        let answers = client
-            .group_offsets(&self.shared.group_id, &list, timeout, |element| {
+        let mut list = list_of(partitions)?;
+        client
+            .committed(&mut list, timeout)
+            .map_err(ClientError::of)?;
+        let answers = list
+            .iter()
+            .map(|element| {
                 keyed(&element, || Committed {
                     offset: (element.offset >= 0).then_some(element.offset),
                     leader_epoch: element.leader_epoch,
                     metadata: element.metadata.to_vec(),
                 })
             })
-            .map_err(ClientError::of)?;
+            .collect();
         Ok(spread(partitions, answers))
     }
 
@@ -380,7 +425,20 @@ impl GroupClient {
                 .map_err(ClientError::of)?;
         }
         let answers = client
-            .log_offsets(&list, timeout, |element| keyed(&element, || element.offset))
+            .log_offsets(&list, timeout, |element| {
+                let (key, offset) = keyed(&element, || element.offset);
+                // An answer that never came can look like one: no error, and the marker for "none".
+                // A time that is later than every record's is -1.
+                let none = matches!(spec, OffsetSpec::Time(_)) && element.offset == -1;
+                let offset = offset.and_then(|offset| {
+                    if offset >= 0 || none {
+                        Ok(offset)
+                    } else {
+                        Err(Failure::of_code(NO_ANSWER))
+                    }
+                });
+                (key, offset)
+            })
             .map_err(ClientError::of)?;
         Ok(spread(partitions, answers))
     }
@@ -468,6 +526,9 @@ fn joined(client: &Client) -> Option<Member> {
 
 /// The code of a partition that an answer does not mention.
 const MISSING: i32 = -1;
+
+/// `_TIMED_OUT`.
+const NO_ANSWER: i32 = -185;
 
 type Keyed<T> = ((String, i32), Result<T, Failure>);
 

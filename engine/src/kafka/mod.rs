@@ -17,7 +17,8 @@
 //!   Dropping Source starts the closer thread: leave the group, wait for the count, destroy.
 //! ```
 //!
-//! - `source` what the poll thread owns; `rebalance` its share in an assignment's life
+//! - `source` what the poll thread owns; `rebalance` its share in an assignment's life; `positions`
+//!   what was delivered, and two faults of librdkafka mended
 //! - `group` what other threads may ask and commit
 //! - `record` what a record gives; `native` all unsafe code
 //! - `config` which properties an application may set, `errors` and `statistics` what comes back
@@ -38,6 +39,7 @@ mod group;
 mod log;
 mod mock;
 mod native;
+mod positions;
 mod rebalance;
 mod record;
 mod source;

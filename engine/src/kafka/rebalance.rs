@@ -11,6 +11,7 @@ use super::TopicPartition;
 use super::errors::ClientError;
 use super::group::{Shared, list_of};
 use super::native::{PartitionList, Protocol};
+use super::positions::Positions;
 use super::source::Start;
 
 /// What librdkafka waits for.
@@ -44,16 +45,21 @@ impl Rebalance {
     }
 
     /// Starts partitions at offsets.
-    pub(super) fn assign(&mut self, shared: &Shared, starts: &[Start]) -> Result<(), ClientError> {
+    pub(super) fn assign(
+        &mut self,
+        shared: &Shared,
+        starts: &[Start],
+    ) -> Result<Protocol, ClientError> {
         let list = starts_list(starts)?;
         let client = &shared.client;
         let _lock = shared.lock();
-        let outcome = match self.protocol(shared) {
+        let protocol = self.protocol(shared);
+        let outcome = match protocol {
             Protocol::Cooperative => client.assign_more(&list),
             Protocol::Eager | Protocol::None => client.assign_all(Some(&list)),
         };
         self.outstanding = None;
-        outcome.map_err(ClientError::of)
+        outcome.map(|()| protocol).map_err(ClientError::of)
     }
 
     /// Gives partitions back.
@@ -61,15 +67,50 @@ impl Rebalance {
         &mut self,
         shared: &Shared,
         partitions: &[TopicPartition],
-    ) -> Result<(), ClientError> {
+    ) -> Result<Protocol, ClientError> {
         let list = list_of(partitions)?;
         let client = &shared.client;
         let _lock = shared.lock();
-        let outcome = match self.protocol(shared) {
+        let protocol = self.protocol(shared);
+        let outcome = match protocol {
             Protocol::Cooperative => client.assign_less(&list),
             Protocol::Eager | Protocol::None => client.assign_all(None),
         };
         self.outstanding = None;
+        outcome.map(|()| protocol).map_err(ClientError::of)
+    }
+
+    /// Starts partitions again that librdkafka has stopped, by taking them away and giving them back;
+    /// an eager protocol can do that for all of them only.
+    pub(super) fn restart(
+        &self,
+        shared: &Shared,
+        starts: &[Start],
+        positions: &Positions,
+    ) -> Result<(), ClientError> {
+        if starts.is_empty() {
+            return Ok(());
+        }
+        let client = &shared.client;
+        let _lock = shared.lock();
+        let outcome = match client.protocol() {
+            Protocol::Cooperative => {
+                let list = starts_list(starts)?;
+                client
+                    .assign_less(&list)
+                    .and_then(|()| client.assign_more(&list))
+            }
+            Protocol::Eager | Protocol::None => {
+                let moved =
+                    |start: &Start| starts.iter().find(|moved| moved.tp == start.tp).cloned();
+                let all: Vec<Start> = positions
+                    .all()
+                    .into_iter()
+                    .map(|start| moved(&start).unwrap_or(start))
+                    .collect();
+                client.assign_all(Some(&starts_list(&all)?))
+            }
+        };
         outcome.map_err(ClientError::of)
     }
 

@@ -33,13 +33,21 @@ impl FetchedBytes {
     /// Adds one report; text that is not a report is ignored.
     pub(super) fn report(&mut self, json: &[u8]) {
         for (topic, statistics) in parse(json).map(|s| s.topics).unwrap_or_default() {
-            let seen = self.last.entry(topic).or_default();
             for (partition, statistics) in statistics.partitions {
-                let now = statistics.rxbytes;
-                let before = seen.insert(partition, now).unwrap_or(0);
-                self.reported += if now >= before { now - before } else { now };
+                self.add(&topic, partition, statistics.rxbytes);
             }
         }
+    }
+
+    fn add(&mut self, topic: &str, partition: i32, now: u64) {
+        if !self.last.contains_key(topic) {
+            self.last.insert(topic.to_owned(), HashMap::new());
+        }
+        let Some(seen) = self.last.get_mut(topic) else {
+            return;
+        };
+        let before = seen.insert(partition, now).unwrap_or(0);
+        self.reported += if now >= before { now - before } else { now };
     }
 }
 
@@ -56,4 +64,30 @@ fn parse(json: &[u8]) -> Option<Statistics> {
     let parsed = Parsed(std::sync::Mutex::new(None));
     parsed.stats_raw(json);
     parsed.0.into_inner().ok().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_partition_that_starts_again_at_zero_is_added() {
+        let mut fetched = FetchedBytes::default();
+        for (reported, total) in [(100, 100), (150, 150), (150, 150), (20, 170), (30, 180)] {
+            fetched.add("t", 0, reported);
+            assert_eq!(fetched.total(), total);
+        }
+        fetched.add("t", 1, 5);
+        fetched.received(7);
+        assert_eq!(fetched.total(), 185);
+    }
+
+    #[test]
+    fn what_was_received_counts_until_it_is_reported() {
+        let mut fetched = FetchedBytes::default();
+        fetched.received(40);
+        assert_eq!(fetched.total(), 40);
+        fetched.report(b"not JSON");
+        assert_eq!(fetched.total(), 40);
+    }
 }

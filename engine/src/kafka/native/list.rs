@@ -7,7 +7,9 @@ use std::ffi::{CStr, c_int};
 use std::ptr::{self, NonNull};
 use std::slice;
 
-use rdkafka_sys::{self as sys, rd_kafka_topic_partition_list_t, rd_kafka_topic_partition_t};
+use rdkafka_sys::{
+    self as sys, rd_kafka_resp_err_t, rd_kafka_topic_partition_list_t, rd_kafka_topic_partition_t,
+};
 
 use super::raw::{self, Failure};
 
@@ -95,6 +97,18 @@ impl PartitionList {
         Ok(unsafe {
             sys::rd_kafka_topic_partition_list_add(self.0.as_ptr(), topic.as_ptr(), partition)
         })
+    }
+
+    /// Gives each partition an error that only an answer takes away, so that one which the answer
+    /// leaves out can't be taken for one without an offset.
+    pub(super) fn mark_unanswered(&mut self) {
+        // SAFETY: the list is ours, and `elems` points to `cnt` elements.
+        unsafe {
+            let list = self.0.as_ptr();
+            for index in 0..usize::try_from((*list).cnt).unwrap_or(0) {
+                (*(*list).elems.add(index)).err = rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR__PARTIAL;
+            }
+        }
     }
 
     pub(super) fn as_ptr(&self) -> *mut rd_kafka_topic_partition_list_t {

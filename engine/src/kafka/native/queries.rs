@@ -1,5 +1,5 @@
-//! Questions to the cluster, through librdkafka's admin requests: they need no membership, answer
-//! each partition for itself, and are split by broker there.
+//! Questions to the cluster. Those about logs and topics are librdkafka's admin requests, which
+//! answer each partition for itself and are split by broker there.
 
 use std::ptr::NonNull;
 use std::slice;
@@ -95,61 +95,21 @@ fn answer(queue: &Queue, timeout: Duration) -> Result<Event, Failure> {
 }
 
 impl Client {
-    /// What a group has committed. Blocks while a partition's offset is part of an open transaction
-    /// only in so far as the broker says so: such a partition has UNSTABLE_OFFSET_COMMIT.
-    pub(crate) fn group_offsets<T>(
+    /// What this client's group has committed, into the list. It waits for a coordinator, and
+    /// librdkafka asks again (twice) while a partition's offset is part of an open transaction.
+    ///
+    /// Not the admin request for a group's offsets: once that has timed out, librdkafka 2.12.1 uses
+    /// memory that it has freed, and aborts the process when the client is destroyed.
+    pub(crate) fn committed(
         &self,
-        group: &str,
-        partitions: &PartitionList,
+        partitions: &mut PartitionList,
         timeout: Duration,
-        mut read: impl FnMut(Element<'_>) -> T,
-    ) -> Result<Vec<T>, Failure> {
-        let group = raw::c_string(group)?;
-        let options = Options::new(
-            self,
-            rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_LISTCONSUMERGROUPOFFSETS,
-            timeout,
-        )?;
-        let queue = Queue::new(self);
-        // SAFETY: live options; the error is ours to free.
-        unsafe {
-            raw::take_error(sys::rd_kafka_AdminOptions_set_require_stable_offsets(
-                options.0.as_ptr(),
-                1,
-            ))?;
-        }
-        // SAFETY: live client, group name, list, options and queue; all are copied. The request is
-        // freed after the call, once.
-        unsafe {
-            let mut request =
-                sys::rd_kafka_ListConsumerGroupOffsets_new(group.as_ptr(), partitions.as_ptr());
-            sys::rd_kafka_ListConsumerGroupOffsets(
-                self.handle(),
-                &mut request,
-                1,
-                options.0.as_ptr(),
-                queue.0.as_ptr(),
-            );
-            sys::rd_kafka_ListConsumerGroupOffsets_destroy(request);
-        }
-        let event = answer(&queue, timeout)?;
-        let mut offsets = Vec::new();
-        // SAFETY: the result and all that it points to belong to the event, which lives to the end.
-        unsafe {
-            let result = sys::rd_kafka_event_ListConsumerGroupOffsets_result(event.0.as_ptr());
-            if !result.is_null() {
-                let mut count = 0;
-                let groups =
-                    sys::rd_kafka_ListConsumerGroupOffsets_result_groups(result, &mut count);
-                for &group in array(groups.cast_const(), count) {
-                    raw::peek_error(sys::rd_kafka_group_result_error(group))?;
-                    offsets.extend(
-                        list::elements(sys::rd_kafka_group_result_partitions(group)).map(&mut read),
-                    );
-                }
-            }
-        }
-        Ok(offsets)
+    ) -> Result<(), Failure> {
+        partitions.mark_unanswered();
+        // SAFETY: a live client and list, which is written before the call returns.
+        Failure::check(unsafe {
+            raw::committed(self.handle(), partitions.as_ptr(), raw::millis(timeout))
+        })
     }
 
     /// One offset of each partition's log; the list's offsets are [`OffsetSpec::as_offset`].
@@ -177,7 +137,7 @@ impl Client {
         }
         let event = answer(&queue, timeout)?;
         let mut offsets = Vec::new();
-        // SAFETY: as in `group_offsets`.
+        // SAFETY: the result and all that it points to belong to the event, which lives to the end.
         unsafe {
             let result = sys::rd_kafka_event_ListOffsets_result(event.0.as_ptr());
             if !result.is_null() {
@@ -224,7 +184,7 @@ impl Client {
         }
         let event = answer(&queue, timeout)?;
         let mut described = Vec::new();
-        // SAFETY: as in `group_offsets`.
+        // SAFETY: as in `log_offsets`.
         unsafe {
             let result = sys::rd_kafka_event_DescribeTopics_result(event.0.as_ptr());
             if !result.is_null() {

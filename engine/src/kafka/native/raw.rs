@@ -3,7 +3,10 @@
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::time::Duration;
 
-use rdkafka_sys::{rd_kafka_error_t, rd_kafka_event_t, rd_kafka_resp_err_t};
+use rdkafka_sys::{
+    rd_kafka_error_t, rd_kafka_event_t, rd_kafka_resp_err_t, rd_kafka_t,
+    rd_kafka_topic_partition_list_t,
+};
 
 // The bindings declare these with the enum `rd_kafka_resp_err_t`. Brokers may send numbers that the
 // enum does not list, and such a value of the enum is undefined behaviour. An `int` is what the C
@@ -12,6 +15,12 @@ use rdkafka_sys::{rd_kafka_error_t, rd_kafka_event_t, rd_kafka_resp_err_t};
 unsafe extern "C" {
     #[link_name = "rd_kafka_event_error"]
     pub(super) fn event_error_code(event: *mut rd_kafka_event_t) -> c_int;
+    #[link_name = "rd_kafka_committed"]
+    pub(super) fn committed(
+        client: *mut rd_kafka_t,
+        partitions: *mut rd_kafka_topic_partition_list_t,
+        timeout_ms: c_int,
+    ) -> c_int;
     #[link_name = "rd_kafka_error_code"]
     fn error_object_code(error: *const rd_kafka_error_t) -> c_int;
     #[link_name = "rd_kafka_err2name"]
