@@ -117,9 +117,22 @@ impl<P, G: Gate<P>> Core<P, G> {
 
     pub(crate) fn plan_if_due(&mut self, now: Timestamp) {
         if now >= self.commit_deadline() {
-            self.plan(CommitReason::Periodic, None, now);
-            self.commits.next_at = now.after(self.config.commit.interval);
+            self.commits.next_at = match self.plan(CommitReason::Periodic, None, now) {
+                Some(_) => now.after(self.config.commit.interval),
+                // What is dirty has to wait, and there is nothing to look at before the first has waited.
+                None => self
+                    .first_retry()
+                    .unwrap_or(now.after(self.config.commit.interval)),
+            };
         }
+    }
+
+    fn first_retry(&self) -> Option<Timestamp> {
+        let dirty = self
+            .partitions
+            .iter()
+            .filter(|partition| partition.is_dirty());
+        dirty.map(|partition| partition.committed.not_before).min()
     }
 
     /// Plans a commit now, of all partitions or of `slots`, whether or not the interval has passed. Gives the

@@ -33,7 +33,6 @@ impl<P, G: Gate<P>> Core<P, G> {
             .count();
         state.service.observe(attempts as u32, busy, slow);
         match worker {
-            Some(worker) if is_batch => state.give_back(worker, 1),
             Some(worker) => state.give_back(worker, finished.len() as u32),
             None if is_batch => state.runs = state.runs.saturating_sub(1),
             None => {}
@@ -91,6 +90,12 @@ impl<P, G: Gate<P>> Core<P, G> {
         let Finished { at, verdict } = result;
         self.totals.out -= 1;
         self.lanes.get_mut(at.lane).out -= 1;
+        if at.attempt == 1 && matches!(verdict, Verdict::Returned { .. }) {
+            // It was never started, whatever has become of its assignment.
+            if let Some(left) = &mut self.starts_left {
+                *left += 1;
+            }
+        }
         if self.partitions[at.slot.index()].counts(at.epoch) {
             self.partitions[at.slot.index()].out -= 1;
             self.take_verdict(route, at, verdict, batch_limit, now);
@@ -133,11 +138,6 @@ impl<P, G: Gate<P>> Core<P, G> {
                 self.fail(at, payload, Duration::MAX, batch_limit, now);
             }
             Verdict::Returned { payload } => {
-                if at.attempt == 1 {
-                    if let Some(left) = &mut self.starts_left {
-                        *left += 1;
-                    }
-                }
                 self.keep(Waiting::new(Task { at, payload }));
             }
         }
@@ -187,11 +187,13 @@ impl<P, G: Gate<P>> Core<P, G> {
     /// waiting records may follow those that are out.
     fn after_result(&mut self, route: RouteId, index: LaneIndex, now: Timestamp) {
         let state = &self.routes[route.index()].config;
-        let pinned = matches!(state.shape, Shape::Pinned { .. }) && state.batch.is_none();
+        let is_pinned = matches!(state.shape, Shape::Pinned { .. });
+        let follows = is_pinned && state.batch.is_none();
+        let is_run = !is_pinned && state.batch.is_none();
         let lane = self.lanes.get_mut(index);
         if lane.out > 0 {
             let epoch = self.partitions[lane.slot.index()].epoch;
-            if pinned
+            if follows
                 && !lane.failed
                 && lane.returned.is_empty()
                 && !lane.waiting.is_empty()
@@ -203,14 +205,15 @@ impl<P, G: Gate<P>> Core<P, G> {
             }
             return;
         }
-        if lane.failed && pinned {
+        // Whatever a worker closed it is told to open again, the lanes of a batch too.
+        if lane.failed && is_pinned {
             self.commands.push_back(Command::Reopen {
                 route,
                 worker: lane.worker,
                 lane: index,
             });
         }
-        if !pinned && self.routes[route.index()].config.batch.is_none() {
+        if is_run {
             let runs = &mut self.routes[route.index()].runs;
             *runs = runs.saturating_sub(1);
         }

@@ -125,6 +125,9 @@ impl<P, G: Gate<P>> Core<P, G> {
         if restored.committed.is_none() {
             // A first position is written down at once: until then a crash would choose it anew.
             self.commits.make_due(now);
+        } else if self.partitions[slot.index()].is_dirty() {
+            // The log starts above what was committed.
+            self.commits.note_change();
         }
         epoch
     }
@@ -253,8 +256,11 @@ impl<P, G: Gate<P>> Core<P, G> {
     /// When [`Core::tick`] has to be called at the latest.
     pub fn next_deadline(&self) -> Timestamp {
         let mut deadline = self.retries.next().min(self.commit_deadline());
-        for route in &self.routes {
-            deadline = deadline.min(route.batch_due.unwrap_or(Timestamp::NEVER));
+        let waits_for_time = |route: &&Route<P>| !route.batch_waits_for_room;
+        if !self.leases.is_stopping() {
+            for route in self.routes.iter().filter(waits_for_time) {
+                deadline = deadline.min(route.batch_due.unwrap_or(Timestamp::NEVER));
+            }
         }
         deadline
     }

@@ -39,6 +39,7 @@ impl<P, G: Gate<P>> Core<P, G> {
         let at_once = config.batch.is_none()
             && matches!(config.shape, Shape::Pinned { .. })
             && !self.leases.is_stopping();
+        let before = partition.tracker.version();
         let mut waits = false;
         for arrival in arrivals.drain(..) {
             let Some((index, task, held)) = self.receive(slot, epoch, arrival) else {
@@ -60,11 +61,29 @@ impl<P, G: Gate<P>> Core<P, G> {
                 self.routes[route.index()].give(worker, task);
             }
         }
+        waits |= self.note_gaps(slot, before, now);
         if waits {
             self.fill(route, now);
         }
         self.flush(route);
         self.push_back(slot);
+    }
+
+    /// What the log skipped is complete since the tracker's version was `before`: that is to be committed, and
+    /// may have shortened a map that lanes wait for. Says whether some wait no longer.
+    fn note_gaps(&mut self, slot: PartitionSlot, before: u64, now: Timestamp) -> bool {
+        let partition = &mut self.partitions[slot.index()];
+        if partition.tracker.version() == before {
+            return false;
+        }
+        self.commits.note_change();
+        if partition.map.highest_allowed.is_none() || !partition.judge_map(&self.commits.limits) {
+            return false;
+        }
+        for index in std::mem::take(&mut partition.behind_map) {
+            self.queue_lane(index, now);
+        }
+        true
     }
 
     /// Event: reading has reached `position`, so offsets below it that were not received hold no record
@@ -74,6 +93,7 @@ impl<P, G: Gate<P>> Core<P, G> {
         let partition = &mut self.partitions[slot.index()];
         if partition.epoch == epoch && partition.phase == Phase::Assigned {
             partition.tracker.complete_below(position);
+            // A map that has become shorter by it is judged with the commit's answer.
             self.commits.note_change();
         }
     }
@@ -346,24 +366,25 @@ impl<P, G: Gate<P>> Core<P, G> {
     }
 
     fn fill_batches(&mut self, route: RouteId, batch: BatchConfig, now: Timestamp) {
+        self.routes[route.index()].batch_waits_for_room = false;
         while self.peek_lane(route).is_some() && self.starts_left != Some(0) {
             if !self.batch_may_go(route, batch, now) {
                 return;
             }
             let state = &mut self.routes[route.index()];
             let worker = match state.config.shape {
-                Shape::Pinned { .. } => {
-                    let Some(worker) = state.place() else { return };
-                    Some(worker)
-                }
-                Shape::Pool { .. } if state.pool_has_room() => None,
-                Shape::Pool { .. } => return,
+                Shape::Pinned { .. } => state.place().map(Some),
+                Shape::Pool { .. } => state.pool_has_room().then_some(None),
+            };
+            let Some(worker) = worker else {
+                state.batch_waits_for_room = true;
+                return;
             };
             state.batch_due = None;
             let tasks = self.form_batch(route, batch, worker.unwrap_or(WorkerIndex(0)), now);
             let state = &mut self.routes[route.index()];
             match worker {
-                Some(worker) => state.workers[worker.index()].held += 1,
+                Some(worker) => state.workers[worker.index()].held += tasks.len() as u32,
                 None => state.runs += 1,
             }
             self.commands.push_back(Command::Dispatch {

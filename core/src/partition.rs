@@ -186,7 +186,7 @@ impl Partition {
         let before = self.map.highest_allowed;
         let map = self.tracker.snapshot();
         self.map.chars = plain_text_len(&map);
-        let blocked = if map.span() >= limits.max_window {
+        let blocked = if map.span() >= limits.max_window && !map.is_caught_up() {
             true
         } else if self.map.chars <= limits.threshold_chars {
             false

@@ -13,7 +13,7 @@ use crate::work::Task;
 
 #[derive(Debug)]
 pub(crate) struct Worker<P> {
-    /// Calls handed over and not reported: records, or batches.
+    /// Records handed over and not reported.
     pub(crate) held: u32,
     /// Its running attempt takes long: nothing is queued behind it.
     pub(crate) stuck: bool,
@@ -38,6 +38,8 @@ pub(crate) struct Route<P> {
     pub(crate) queue: VecDeque<PartitionSlot>,
     /// When the batch that is filling up has to go.
     pub(crate) batch_due: Option<Timestamp>,
+    /// A batch may go and no worker has room: a report brings it on, not time.
+    pub(crate) batch_waits_for_room: bool,
 }
 
 impl<P> Route<P> {
@@ -62,10 +64,12 @@ impl<P> Route<P> {
             runs: 0,
             queue: VecDeque::new(),
             batch_due: None,
+            batch_waits_for_room: false,
         }
     }
 
-    /// Calls that one worker may hold: of batches one, since a batch is as long as its slowest record.
+    /// Records that one worker may hold before it gets no more; of a batch any, since a batch is as long as its
+    /// slowest record.
     pub(crate) fn depth(&self) -> u32 {
         if self.config.batch.is_some() {
             1
@@ -79,7 +83,7 @@ impl<P> Route<P> {
         !state.stuck && state.held < self.depth()
     }
 
-    /// How many more calls `worker` may hold.
+    /// How many more records `worker` may hold.
     pub(crate) fn room(&self, worker: WorkerIndex) -> u32 {
         let state = &self.workers[worker.index()];
         if state.stuck {
@@ -131,13 +135,13 @@ impl<P> Route<P> {
         state.pending.push(task);
     }
 
-    /// Takes in that `worker` reported `calls` calls.
-    pub(crate) fn give_back(&mut self, worker: WorkerIndex, calls: u32) {
+    /// Takes in that `worker` reported `records` records.
+    pub(crate) fn give_back(&mut self, worker: WorkerIndex, records: u32) {
         let state = &mut self.workers[worker.index()];
-        if calls == 0 {
+        if records == 0 {
             return;
         }
-        state.held = state.held.saturating_sub(calls);
+        state.held = state.held.saturating_sub(records);
         state.stuck = false;
         if state.held == 0 {
             self.idle.push(worker);

@@ -48,11 +48,6 @@ impl Log {
         self.entries.get(index)
     }
 
-    pub(crate) fn get_mut(&mut self, offset: i64) -> Option<&mut Entry> {
-        let index = usize::try_from(offset - self.first).ok()?;
-        self.entries.get_mut(index)
-    }
-
     /// Whether a record can be read at `offset`.
     pub(crate) fn holds_record(&self, offset: i64) -> bool {
         offset >= self.start

@@ -39,6 +39,10 @@ pub(crate) struct Runner {
     busy: Duration,
     slow: u32,
     batch_failed: bool,
+    /// Records given back because their lane was closed.
+    pub(crate) refused_closed: u64,
+    /// Records given back because their assignment had ended or the member stops.
+    pub(crate) refused_over: u64,
     /// Reports on their way, in order.
     pub(crate) outbox: VecDeque<Report<Payload>>,
 }
@@ -57,6 +61,8 @@ impl Runner {
             busy: Duration::ZERO,
             slow: 0,
             batch_failed: false,
+            refused_closed: 0,
+            refused_over: 0,
             outbox: VecDeque::new(),
         }
     }
@@ -99,10 +105,12 @@ impl Runner {
         self.running.as_ref()
     }
 
-    fn admits(&self, task: &Task<Payload>, leases: &Leases) -> bool {
-        self.closed.get(&task.at.lane) != Some(&task.at.epoch)
-            && leases.holds(task.at.slot, task.at.epoch)
-            && !leases.is_stopping()
+    fn admits(&mut self, task: &Task<Payload>, leases: &Leases) -> bool {
+        let closed = self.closed.get(&task.at.lane) == Some(&task.at.epoch);
+        let over = !leases.holds(task.at.slot, task.at.epoch) || leases.is_stopping();
+        self.refused_closed += u64::from(closed);
+        self.refused_over += u64::from(over);
+        !closed && !over
     }
 
     fn give_back(&mut self, Task { at, payload }: Task<Payload>) {

@@ -105,7 +105,7 @@ impl Scenario {
             keys: rng.between(1, 6),
             null_keys: rng.pick(&[0, 0, 200]),
             fetch_max: rng.between(1, 8),
-            records: rng.between(20, 150),
+            records: rng.between(40, 400),
             first_offset: rng.pick(&[0, 0, 1, 5, 1_000, 1 << 40]),
             position_reports: rng.chance(700),
             start_latest: rng.chance(100),

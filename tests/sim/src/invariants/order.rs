@@ -19,7 +19,8 @@ pub(crate) fn starts(
             continue;
         }
         let excused = running.incarnation != attempt.incarnation
-            && history.outlived.contains(&running.assignment);
+            && (history.outlived.contains(&running.assignment)
+                || history.outlived.contains(&attempt.assignment));
         ensure(excused, "overlap", || {
             format!("{attempt:?} starts in {lane:?} while {running:?} runs")
         })?;

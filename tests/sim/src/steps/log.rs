@@ -13,7 +13,7 @@ pub(super) fn enabled(world: &World, into: &mut Vec<(Step, u32)>) {
     let weights = &world.scenario.weights;
     for (partition, log) in world.broker.logs.iter().enumerate() {
         if world.produced < world.scenario.records {
-            into.push((Step::Produce(partition), 40));
+            into.push((Step::Produce(partition), 10));
             into.push((Step::Marker(partition), weights.marker));
         }
         if !log.entries.is_empty() {

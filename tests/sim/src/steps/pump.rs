@@ -11,6 +11,7 @@ use crate::world::World;
 
 /// Takes all commands that a member's core has for it.
 pub(super) fn pump(world: &mut World, index: usize) -> Check {
+    let mut stops = false;
     while let Some(command) = world.members[index].core.next_command() {
         world.say(|_| format!("       {index}: {command:?}"));
         match command {
@@ -45,12 +46,15 @@ pub(super) fn pump(world: &mut World, index: usize) -> Check {
             }
             Command::Stop(_) => {
                 world.coverage.note(Event::StopAsked);
-                super::group::begin_stop(world, index);
+                stops = true;
             }
             other => {
                 return ensure(false, "commands", || format!("unknown: {other:?}"));
             }
         }
+    }
+    if stops {
+        super::group::begin_stop(world, index);
     }
     Ok(())
 }

@@ -13,15 +13,16 @@ pub(super) fn enabled(world: &World, into: &mut Vec<(Step, u32)>) {
     for (index, member) in world.members.iter().enumerate() {
         if member.is_up() {
             let due = member.core.next_deadline() <= world.now;
-            let weight = if due { 60 } else { 4 };
+
             if due || !world.calm {
-                into.push((Step::Tick(index), weight));
+                into.push((Step::Tick(index), if due { 60 } else { 4 }));
             }
         }
     }
     // Without faults time passes only when nothing else can happen, to the moment that somebody waits for.
-    if !world.calm || (into.is_empty() && next_moment(world) != Timestamp::NEVER) {
-        into.push((Step::Advance, 30));
+    let idle = into.iter().all(|(_, weight)| *weight == 0);
+    if !world.calm || (idle && next_moment(world) != Timestamp::NEVER) {
+        into.push((Step::Advance, 15));
     }
 }
 

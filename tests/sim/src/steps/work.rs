@@ -37,7 +37,10 @@ pub(super) fn enabled(world: &World, into: &mut Vec<(Step, u32)>) {
 pub(super) fn take(world: &mut World, m: usize, r: usize) -> Check {
     let call = world.next_id();
     let member = &mut world.members[m];
-    let returned_before = member.runners[r].returned();
+    let before = (
+        member.runners[r].refused_closed,
+        member.runners[r].refused_over,
+    );
     let leases = std::sync::Arc::clone(&member.leases);
     let started: Vec<(keyway_core::TaskRef, Payload)> = member.runners[r]
         .take(&leases, call)
@@ -48,13 +51,11 @@ pub(super) fn take(world: &mut World, m: usize, r: usize) -> Check {
                 .collect()
         })
         .unwrap_or_default();
-    if member.runners[r].returned() > returned_before {
-        let event = if leases.is_stopping() || member.has_assignments() {
-            Event::LaneClosed
-        } else {
-            Event::LeaseOver
-        };
-        world.coverage.note(event);
+    if member.runners[r].refused_closed > before.0 {
+        world.coverage.note(Event::LaneClosed);
+    }
+    if member.runners[r].refused_over > before.1 {
+        world.coverage.note(Event::LeaseOver);
     }
     let incarnation = member.incarnation;
     let offsets: Vec<i64> = started.iter().map(|(at, _)| at.offset.get()).collect();
