@@ -105,6 +105,7 @@ impl<P, G: Gate<P>> Core<P, G> {
             self.lanes.get_mut(at.lane).failed |=
                 matches!(verdict, Verdict::Failed { .. } | Verdict::Stop { .. });
             self.forget_total(at.bytes);
+            self.let_up_all();
         }
         self.after_result(route, at.lane, now);
     }

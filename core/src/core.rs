@@ -160,6 +160,7 @@ impl<P, G: Gate<P>> Core<P, G> {
         self.drop_waiting(slot);
         self.partitions[slot.index()].vacate();
         self.totals.assigned -= 1;
+        self.let_up_all();
     }
 
     /// Drops what waits in the core; lanes with records at workers stay until these come back.

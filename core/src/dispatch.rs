@@ -520,18 +520,24 @@ impl<P, G: Gate<P>> Core<P, G> {
         }
     }
 
-    /// Lets partitions fetch again that have gone well below their bounds.
+    /// A record of `slot` left the buffers: lets partitions fetch again that have gone well below their bounds.
     pub(crate) fn let_up(&mut self, slot: PartitionSlot) {
-        if self.totals.exhausted {
-            if self.totals.records > self.config.buffers.total_records * 3 / 4 {
-                return;
-            }
+        self.let_up_all();
+        if !self.totals.exhausted {
+            self.resume(slot);
+        }
+    }
+
+    /// Records left the buffers, of whatever assignment: once the reserve is free again nobody may stay paused
+    /// for its sake, since one that is empty has no completion of its own to come.
+    pub(crate) fn let_up_all(&mut self) {
+        if self.totals.exhausted && self.totals.records <= self.config.buffers.total_records * 3 / 4
+        {
             self.totals.exhausted = false;
             for index in 0..self.partitions.len() {
                 self.resume(PartitionSlot(index as u32));
             }
         }
-        self.resume(slot);
     }
 
     fn resume(&mut self, slot: PartitionSlot) {
