@@ -28,8 +28,8 @@ pub(crate) enum StaticMember {
     /// It stays a member, so that it gets its partitions back when it returns within the session
     /// timeout.
     Stays,
-    /// It leaves. The consumer protocol has no such message in librdkafka: there the coordinator is
-    /// told that it will return.
+    /// It leaves. With `group.protocol=consumer` librdkafka can only say that it will return, so that
+    /// it stays all the same, until its session ends.
     Leaves,
 }
 
@@ -123,7 +123,8 @@ pub(super) fn leave(
     };
     server.rebalance.answer_with_nothing(shared, false);
 
-    if statics == StaticMember::Leaves && !client.left() && client.unsubscribe().is_ok() {
+    let leaves = statics == StaticMember::Leaves && !shared.consumer_protocol;
+    if leaves && !client.left() && client.unsubscribe().is_ok() {
         // A static member that closes stays; one that unsubscribes leaves. Its member id is empty
         // once the goodbye is on its way.
         let gone = || client.membership().is_none_or(|(id, _)| id.is_empty());

@@ -22,6 +22,8 @@ use super::{CloseWatch, TopicPartition};
 pub(super) struct Shared {
     pub(super) client: Client,
     pub(super) group_id: String,
+    /// `group.protocol=consumer`, where librdkafka has no goodbye for static members.
+    pub(super) consumer_protocol: bool,
     pub(super) closing: Arc<Closing>,
     lock: Mutex<Assignment>,
 }
@@ -36,10 +38,11 @@ pub(super) struct Assignment {
 }
 
 impl Shared {
-    pub(super) fn new(client: Client, group_id: String) -> Arc<Self> {
+    pub(super) fn new(client: Client, group_id: String, consumer_protocol: bool) -> Arc<Self> {
         Arc::new(Self {
             client,
             group_id,
+            consumer_protocol,
             closing: Arc::default(),
             lock: Mutex::default(),
         })

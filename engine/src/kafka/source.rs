@@ -123,9 +123,11 @@ impl Source {
     /// `Fatal` when librdkafka refuses the configuration or the subscription.
     pub(crate) fn open(config: &SourceConfig) -> Result<(Self, GroupClient, Waker), ClientError> {
         let client = Client::open(&config.client, config.token_refresh).map_err(ClientError::of)?;
-        let group_id = config.client.get("group.id").unwrap_or_default().to_owned();
+        let property = |name| config.client.get(name).unwrap_or_default();
+        let consumer_protocol = property("group.protocol").eq_ignore_ascii_case("consumer");
+        let group_id = property("group.id").to_owned();
         let source = Self {
-            shared: Shared::new(client, group_id),
+            shared: Shared::new(client, group_id, consumer_protocol),
             batch: Batch::default(),
             failures: Vec::new(),
             events: VecDeque::new(),

@@ -99,8 +99,8 @@ impl Client {
                 sys::rd_kafka_destroy_flags(
                     handle.as_ptr(),
                     sys::RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE,
-                )
-            };
+                );
+            }
             return Err(Failure::of_code(redirected));
         };
         callbacks.set_queue(queue.as_ptr());

@@ -75,8 +75,8 @@ impl MockCluster {
             sys::rd_kafka_mock_group_initial_rebalance_delay_ms(
                 self.cluster.as_ptr(),
                 raw::millis(delay),
-            )
-        };
+            );
+        }
     }
 
     /// The next requests of a kind fail, each with one of these, in order.

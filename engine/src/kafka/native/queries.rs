@@ -36,6 +36,9 @@ impl OffsetSpec {
     }
 }
 
+/// A topic's name with its id, or its error.
+pub(crate) type DescribedTopic = (String, Result<[u8; 16], Failure>);
+
 /// Options of one request.
 struct Options(NonNull<rd_kafka_AdminOptions_t>);
 
@@ -157,7 +160,7 @@ impl Client {
         &self,
         topics: &[&str],
         timeout: Duration,
-    ) -> Result<Vec<(String, Result<[u8; 16], Failure>)>, Failure> {
+    ) -> Result<Vec<DescribedTopic>, Failure> {
         let names = topics
             .iter()
             .map(|topic| raw::c_string(topic))

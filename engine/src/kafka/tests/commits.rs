@@ -6,6 +6,9 @@ use crate::kafka::{
     ClientError, CommitAnswer, CommitCode, CommitOffset, MockFault, MockRequest, NotSent,
 };
 
+/// A fault, and what it has to be told as.
+type Case = (MockFault, fn(&CommitCode) -> bool);
+
 fn offset(partition: i32, offset: i64, metadata: &str) -> CommitOffset<'_> {
     CommitOffset {
         tp: tp(partition),
@@ -123,7 +126,7 @@ fn one_partition_may_fail_while_another_succeeds() {
 #[test]
 fn each_answer_of_the_table_is_told_apart() {
     let broker = broker(1);
-    let cases: [(MockFault, fn(&CommitCode) -> bool); 5] = [
+    let cases: [Case; 5] = [
         (MockFault::RebalanceInProgress, |code| {
             matches!(code, CommitCode::Retry(_))
         }),
@@ -154,7 +157,7 @@ fn each_answer_of_the_table_is_told_apart() {
 
 #[test]
 fn answers_that_end_the_membership_are_followed_by_a_loss() {
-    let cases: [(MockFault, fn(&CommitCode) -> bool); 2] = [
+    let cases: [Case; 2] = [
         (MockFault::IllegalGeneration, |code| {
             matches!(code, CommitCode::Drop(_))
         }),
