@@ -332,8 +332,8 @@ fn map_of(
     if map.span() == 0 {
         return Ok(None);
     }
-    if map.highest_complete() >= facts.range.end {
-        let (highest, end) = (map.highest_complete(), facts.range.end);
+    if map.highest() >= facts.range.end {
+        let (highest, end) = (map.highest(), facts.range.end);
         return Err(Discarded {
             reason: PAST_LOG_END,
             detail: format!(

@@ -1,0 +1,266 @@
+//! Keyway beside the bare client, on a real cluster, in one run.
+//!
+//! `cargo run --release -p keyway-tests --example throughput [-- --records 1000000 --rounds 3]`
+//!
+//! The machine is whatever it is, so only ratios within a run mean anything: each round runs the peers one
+//! after the other over the same topic, and the medians of the rounds are compared.
+
+use std::sync::atomic::{AtomicU64, Ordering as Atomic};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use keyway::rdkafka::consumer::{BaseConsumer, Consumer};
+use keyway::rdkafka::producer::{BaseProducer, BaseRecord, Producer};
+use keyway::rdkafka::{Message, Offset, TopicPartitionList};
+use keyway::{ClientConfig, Keyway, Ordering, Record, StartAt};
+use keyway_tests::cluster::Cluster;
+
+const PARTITIONS: i32 = 8;
+const KEYS: u64 = 10_000;
+
+struct Wanted {
+    records: u64,
+    rounds: usize,
+    /// Records a second of the latency part.
+    rate: u64,
+}
+
+impl Wanted {
+    fn from_arguments() -> Self {
+        let mut wanted = Self {
+            records: 1_000_000,
+            rounds: 3,
+            rate: 2_000,
+        };
+        let arguments: Vec<String> = std::env::args().skip(1).collect();
+        for pair in arguments.chunks(2) {
+            let [name, value] = pair else {
+                panic!("{name} has no value", name = pair[0])
+            };
+            let number: u64 = value.parse().expect("a number");
+            match name.as_str() {
+                "--records" => wanted.records = number,
+                "--rounds" => wanted.rounds = number as usize,
+                "--rate" => wanted.rate = number,
+                other => panic!("no such option: {other}; there are --records, --rounds, --rate"),
+            }
+        }
+        wanted
+    }
+}
+
+fn main() {
+    let wanted = Wanted::from_arguments();
+    let cluster = Cluster::start();
+    throughput(cluster, &wanted);
+    mixed_load(cluster, &wanted);
+}
+
+fn throughput(cluster: &Cluster, wanted: &Wanted) {
+    let topic = cluster.unique("throughput");
+    cluster.create_topic(&topic, PARTITIONS, &[]);
+    fill(cluster, &topic, wanted.records);
+    let mut figures: Vec<(&str, Vec<f64>)> = vec![
+        ("BaseConsumer::poll", vec![]),
+        ("keyway, key order", vec![]),
+        ("keyway, partition order", vec![]),
+    ];
+    for round in 0..wanted.rounds {
+        let seconds = [
+            poll_bare(cluster, &topic, wanted.records),
+            run_keyway(cluster, &topic, wanted.records, Ordering::Key),
+            run_keyway(cluster, &topic, wanted.records, Ordering::Partition),
+        ];
+        for ((_, rates), seconds) in figures.iter_mut().zip(seconds) {
+            rates.push(wanted.records as f64 / seconds.as_secs_f64());
+        }
+        eprintln!("round {round}: {seconds:?}");
+    }
+    println!(
+        "{} records of 100 bytes, {KEYS} keys, {PARTITIONS} partitions, no-op handler",
+        wanted.records
+    );
+    let bare = median(&mut figures[0].1);
+    for (name, rates) in &mut figures {
+        let rate = median(rates);
+        println!(
+            "  {name:<26} {:>10.0} records/s   {:>5.2} of the bare loop",
+            rate,
+            rate / bare
+        );
+    }
+}
+
+fn fill(cluster: &Cluster, topic: &str, records: u64) {
+    let producer: BaseProducer = cluster
+        .client()
+        .set("linger.ms", "20")
+        .set("batch.num.messages", "10000")
+        .set("queue.buffering.max.messages", "1000000")
+        .create()
+        .expect("a producer");
+    let value = [b'v'; 100];
+    for n in 0..records {
+        let key = format!("key-{:05}", n * 7_919 % KEYS);
+        let mut record = BaseRecord::to(topic).key(&key).payload(&value[..]);
+        while let Err((_, back)) = producer.send(record) {
+            producer.poll(Duration::from_millis(10));
+            record = back;
+        }
+    }
+    producer.flush(Duration::from_secs(120)).expect("delivered");
+}
+
+/// The peer: one thread that polls and drops. Timed from the first record to the last.
+fn poll_bare(cluster: &Cluster, topic: &str, records: u64) -> Duration {
+    let consumer: BaseConsumer = cluster
+        .client()
+        .set("group.id", cluster.unique("bare"))
+        .set("enable.auto.commit", "false")
+        .set("queued.min.messages", "100000")
+        .create()
+        .expect("a consumer");
+    let mut assignment = TopicPartitionList::new();
+    for partition in 0..PARTITIONS {
+        assignment
+            .add_partition_offset(topic, partition, Offset::Beginning)
+            .expect("an offset");
+    }
+    consumer.assign(&assignment).expect("assigned");
+    let (mut seen, mut bytes, mut first) = (0, 0, None);
+    while seen < records {
+        if let Some(Ok(message)) = consumer.poll(Duration::from_millis(100)) {
+            first.get_or_insert_with(Instant::now);
+            bytes += message.payload().map_or(0, <[u8]>::len);
+            seen += 1;
+        }
+    }
+    assert!(bytes > 0);
+    first.expect("a record").elapsed()
+}
+
+fn run_keyway(cluster: &Cluster, topic: &str, records: u64, ordering: Ordering) -> Duration {
+    let engine = Keyway::builder(cluster.client())
+        .group(&cluster.unique("keyway"))
+        .topics([topic])
+        .start_at(StartAt::Earliest)
+        .ordering(ordering)
+        .record_limit(records)
+        .handler(|_: &Record| {})
+        .build()
+        .expect("a configuration")
+        .start()
+        .expect("started");
+    let report = engine.wait().expect("an orderly end");
+    assert_eq!(report.records, records);
+    report.running
+}
+
+/// Keys that take no time beside keys that take 20 ms: how long the fast ones wait for their start, with and
+/// without the slow ones.
+fn mixed_load(cluster: &Cluster, wanted: &Wanted) {
+    let alone = waits(cluster, wanted, Duration::ZERO);
+    let mixed = waits(cluster, wanted, Duration::from_millis(20));
+    println!(
+        "{} records/s for 20 s, one key in ten takes 20 ms: wait of the fast keys' records",
+        wanted.rate
+    );
+    for (name, waits) in [("without slow keys", &alone), ("with slow keys", &mixed)] {
+        println!(
+            "  {name:<26} p50 {:>7.0} us   p99 {:>7.0} us   p99.9 {:>7.0} us",
+            percentile(waits, 0.5),
+            percentile(waits, 0.99),
+            percentile(waits, 0.999)
+        );
+    }
+    println!(
+        "  difference at p99          {:>7.0} us",
+        percentile(&mixed, 0.99) - percentile(&alone, 0.99)
+    );
+}
+
+/// Microseconds from a record's entry in the log (known to the millisecond) to the start of its handler, for
+/// records of fast keys.
+fn waits(cluster: &Cluster, wanted: &Wanted, slow: Duration) -> Vec<f64> {
+    const FAST_AND_SLOW: u64 = 1_000;
+    let topic = cluster.unique("mixed");
+    // Both clocks are this machine's, and a wait counts from the moment at which the record was in the log.
+    cluster.create_topic(&topic, PARTITIONS, &[("message.timestamp.type", "LogAppendTime")]);
+    let seen: Arc<Mutex<Vec<f64>>> = Arc::default();
+    let handled = Arc::new(AtomicU64::new(0));
+    let handler = {
+        let (seen, handled) = (Arc::clone(&seen), Arc::clone(&handled));
+        move |record: &Record| {
+            let produced = u64::from_be_bytes(
+                record.value().expect("a value")[..8]
+                    .try_into()
+                    .expect("8 bytes"),
+            );
+            let key = u64::from_be_bytes(record.key().expect("a key").try_into().expect("8 bytes"));
+            if key % 10 == 0 {
+                std::thread::sleep(slow);
+            } else {
+                seen.lock()
+                    .expect("lock")
+                    .push((wall_nanos().saturating_sub(appended)) as f64 / 1_000.0);
+            }
+            handled.fetch_add(1, Atomic::Relaxed);
+        }
+    };
+    let engine = Keyway::builder(cluster.client())
+        .group(&cluster.unique("mixed"))
+        .topics([&topic])
+        .start_at(StartAt::Earliest)
+        .concurrency(256)
+        .handler(handler)
+        .build()
+        .expect("a configuration")
+        .start()
+        .expect("started");
+    let producer: BaseProducer = cluster
+        .client()
+        .set("linger.ms", "0")
+        .create()
+        .expect("a producer");
+    let (start, total) = (Instant::now(), wanted.rate * 20);
+    for n in 0..total {
+        let due = start + Duration::from_nanos(n * 1_000_000_000 / wanted.rate);
+        while Instant::now() < due {
+            producer.poll(due.saturating_duration_since(Instant::now()));
+        }
+        let key = (n * 7_919 % FAST_AND_SLOW).to_be_bytes();
+        let value = [0; 100];
+        producer
+            .send(BaseRecord::to(&topic).key(&key[..]).payload(&value[..]))
+            .expect("room in the queue");
+    }
+    producer.flush(Duration::from_secs(30)).expect("delivered");
+    while handled.load(Atomic::Relaxed) < total {
+        std::thread::yield_now();
+    }
+    engine.stop(Duration::from_secs(10));
+    engine.wait().expect("an orderly end");
+    let mut waits = std::mem::take(&mut *seen.lock().expect("lock"));
+    // The first tenth holds what starts but once: connections, threads, the measure of the service time.
+    let warm = waits.len() / 10;
+    waits.drain(..warm);
+    waits
+}
+
+fn wall_nanos() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .expect("after 1970")
+        .as_nanos() as u64
+}
+
+fn percentile(values: &[f64], share: f64) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted[((sorted.len() - 1) as f64 * share) as usize]
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
