@@ -1,2 +1,60 @@
-//! cli
-fn main() {}
+//! The `keyway` command: Keyway's formats and its engine for people who don't write Rust.
+//!
+//! Results go to stdout, diagnostics to stderr. The JSON on stdout is a contract under semver.
+//!
+//! | exit code | meaning |
+//! |---|---|
+//! | 0 | success |
+//! | 1 | a negative finding: records stayed incomplete, the engine had to stop |
+//! | 2 | bad usage or bad input |
+
+mod exit;
+mod metadata;
+mod run;
+
+use std::io;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
+
+/// What is logged unless `RUST_LOG` says otherwise.
+const DEFAULT_LOG: &str = "warn,keyway=info";
+
+/// Process a Kafka consumer group's records many at a time while each key stays in order.
+///
+/// Exits with 0 for success, 1 for a negative finding and 2 for bad usage or bad input. Diagnostics go to stderr;
+/// the variable RUST_LOG says which.
+#[derive(Debug, Parser)]
+#[command(name = "keyway", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Read or write the metadata string beside a committed offset
+    #[command(subcommand)]
+    Metadata(metadata::Command),
+    /// Process the records of topics as a member of a group
+    Run(Box<run::Args>),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    log_to_stderr();
+    match cli.command {
+        Command::Metadata(command) => metadata::execute(command),
+        Command::Run(args) => run::execute(*args),
+    }
+}
+
+fn log_to_stderr() {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(DEFAULT_LOG));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_ansi(io::IsTerminal::is_terminal(&io::stderr()))
+        .init();
+}

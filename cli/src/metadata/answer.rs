@@ -1,0 +1,95 @@
+//! One answer: an object with `ok`, and for a refusal the fault's name and the fault in words.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use keyway_offsets::{DecodeError, Offset};
+use serde::{Serialize, Serializer};
+
+use crate::exit;
+
+/// The name of a fault in the request itself.
+const BAD_INPUT: &str = "bad_input";
+
+/// Why there is no answer.
+#[derive(Debug, Serialize)]
+pub(crate) struct Refusal {
+    ok: False,
+    error: &'static str,
+    detail: String,
+}
+
+impl Refusal {
+    /// The request is not one.
+    pub(crate) fn bad_input(detail: impl ToString) -> Self {
+        Self {
+            ok: False,
+            error: BAD_INPUT,
+            detail: detail.to_string(),
+        }
+    }
+}
+
+impl From<DecodeError> for Refusal {
+    fn from(error: DecodeError) -> Self {
+        Self {
+            ok: False,
+            error: error.name(),
+            detail: error.to_string(),
+        }
+    }
+}
+
+/// `true`, as the type of an answer's `ok`.
+#[derive(Debug)]
+pub(crate) struct True;
+
+/// `false`, as the type of a refusal's `ok`.
+#[derive(Debug)]
+struct False;
+
+impl Serialize for True {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bool(true)
+    }
+}
+
+impl Serialize for False {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bool(false)
+    }
+}
+
+/// A number of the request as an offset.
+pub(crate) fn offset(name: &str, value: i64) -> Result<Offset, Refusal> {
+    Offset::new(value).ok_or_else(|| Refusal::bad_input(format!("{name} is negative: {value}")))
+}
+
+/// Writes the answer, or the refusal in its place, as one line.
+pub(crate) fn write(
+    out: &mut impl Write,
+    answer: &Result<impl Serialize, Refusal>,
+) -> io::Result<()> {
+    match answer {
+        Ok(answer) => serde_json::to_writer(&mut *out, answer)?,
+        Err(refusal) => serde_json::to_writer(&mut *out, refusal)?,
+    }
+    out.write_all(b"\n")
+}
+
+/// The one answer of a command without `--lines`.
+pub(crate) fn once(answer: Result<impl Serialize, Refusal>) -> ExitCode {
+    match write(&mut io::stdout().lock(), &answer) {
+        Ok(()) if answer.is_ok() => exit::SUCCESS,
+        Ok(()) => exit::bad_input(),
+        Err(error) => unwritten(&error),
+    }
+}
+
+/// Nobody hears the answers any more.
+pub(crate) fn unwritten(error: &io::Error) -> ExitCode {
+    if error.kind() != io::ErrorKind::BrokenPipe {
+        eprintln!("keyway: stdout can't be written: {error}");
+    }
+    exit::negative()
+}

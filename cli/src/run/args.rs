@@ -1,0 +1,112 @@
+//! The options of `keyway run`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::ValueEnum;
+
+use super::generate::Generate;
+use super::handlers::HandlerKind;
+use super::units;
+
+/// The value of --brokers that stands for a broker inside the process.
+pub(super) const MOCK: &str = "mock";
+
+/// Process the records of topics as a member of a consumer group, many at a time while each key stays in order.
+///
+/// Runs until a signal, or as --until-idle or --records say. SIGTERM and SIGINT drain: nothing more is taken in, what
+/// is buffered is finished and committed, within 30 s. A second signal stops: only what runs is finished, within 5 s.
+/// A third one ends the process at once.
+///
+/// At the end there is one JSON line on stdout. Exit code 0 for an orderly end, 1 when records stayed incomplete or
+/// the engine had to stop, 2 for options that can't be used. A broker that does not answer is waited for.
+///
+/// Try it without a broker: keyway run --brokers mock --handler sleep:2ms --concurrency 200 --until-idle 1s
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Brokers to begin with, or "mock" for one inside this process that --generate fills
+    #[arg(long, value_name = "HOST:PORT,..|mock")]
+    pub(super) brokers: Option<String>,
+
+    /// Consumer group [default with a mock broker: keyway-run]
+    #[arg(long)]
+    pub(super) group: Option<String>,
+
+    /// Topic to consume, may be repeated; a pattern when it begins with ^ [default with a mock broker: generated]
+    #[arg(long = "topic", value_name = "TOPIC")]
+    pub(super) topics: Vec<String>,
+
+    /// Which records run one after another
+    #[arg(long, value_enum, default_value_t = Ordering::Key)]
+    pub(super) ordering: Ordering,
+
+    /// Calls of the handler at once; noop, spin and fail never take more than there are cores
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) concurrency: u32,
+
+    /// What is done with a record: nothing; wait; compute; or fail with probability P (0 to 1), each attempt anew.
+    /// A failed attempt is made again after 1 s. With --batch, sleep and spin take their time for each batch
+    #[arg(long, value_name = "noop|sleep:2ms|spin:50us|fail:P", default_value = "noop", value_parser = HandlerKind::parse)]
+    pub(super) handler: HandlerKind,
+
+    /// Give the handler up to N records at a time
+    #[arg(long, value_name = "N", value_parser = units::count)]
+    pub(super) batch: Option<usize>,
+
+    /// How often finished work is committed; 0s for as soon as the commit before is answered
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = units::duration)]
+    pub(super) commit_interval: Duration,
+
+    /// End when nothing was received, running or awaiting a retry for so long, counted from the first assignment
+    #[arg(long, value_name = "DURATION", value_parser = units::duration, conflicts_with = "records")]
+    pub(super) until_idle: Option<Duration>,
+
+    /// Start no record past the Nth, all partitions together, and end when N are complete
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) records: Option<u64>,
+
+    /// Where a partition without a commit starts [default: what -X auto.offset.reset says, else earliest]
+    #[arg(long, value_enum)]
+    pub(super) start: Option<Start>,
+
+    /// Append what happens to this file, one JSON object a line
+    #[arg(long, value_name = "FILE")]
+    pub(super) events: Option<PathBuf>,
+
+    /// Read librdkafka's properties from a file, property=value a line; -X goes first
+    #[arg(long, value_name = "FILE")]
+    pub(super) config: Option<PathBuf>,
+
+    /// Set a property of librdkafka, may be repeated
+    #[arg(short = 'X', value_name = "PROPERTY=VALUE", value_parser = units::property)]
+    pub(super) properties: Vec<(String, String)>,
+
+    /// Fill the mock broker with N records under KEYS keys (0 for null keys) with values of SIZE bytes
+    /// [default: 10000,100,100]
+    #[arg(long, value_name = "N,KEYS,SIZE", value_parser = Generate::parse)]
+    pub(super) generate: Option<Generate>,
+
+    /// Nothing but the JSON line: no progress on the terminal
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// Which records run one after another.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum Ordering {
+    /// Those with equal keys
+    Key,
+    /// Those of a partition
+    Partition,
+    /// None
+    Unordered,
+}
+
+/// Where a partition without a committed offset starts.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum Start {
+    /// At the first record of the log
+    Earliest,
+    /// Behind the last one
+    Latest,
+}

@@ -1,0 +1,263 @@
+//! The built-in handlers, and what is counted around them.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use keyway::{Outcome, Record, Route};
+
+use super::args::Args;
+use super::units;
+
+/// What is done with a record.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum HandlerKind {
+    /// Nothing.
+    Noop,
+    /// Waits, without holding a thread.
+    Sleep(Duration),
+    /// Keeps a core busy.
+    Spin(Duration),
+    /// Fails with this probability.
+    Fail(f64),
+}
+
+impl HandlerKind {
+    /// Reads `noop`, `sleep:2ms`, `spin:50us`, `fail:0.1`.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        match text.split_once(':') {
+            None if text == "noop" => Ok(Self::Noop),
+            Some(("sleep", time)) => units::duration(time).map(Self::Sleep),
+            Some(("spin", time)) => units::duration(time).map(Self::Spin),
+            Some(("fail", share)) => match share.parse::<f64>() {
+                Ok(share) if (0.0..=1.0).contains(&share) => Ok(Self::Fail(share)),
+                _ => Err("a probability is a number from 0 to 1".to_owned()),
+            },
+            _ => Err("the handlers are noop, sleep:2ms, spin:50us and fail:P".to_owned()),
+        }
+    }
+}
+
+/// Counts what is inside handlers, and the bytes of what left them done.
+#[derive(Debug, Default)]
+pub(super) struct Gauge {
+    inside: AtomicU64,
+    most: AtomicU64,
+    done_bytes: AtomicU64,
+}
+
+/// Records inside a handler until it is dropped, by a panic too.
+struct Inside<'g> {
+    gauge: &'g Gauge,
+    records: u64,
+}
+
+// All counters are Relaxed: nothing else is read because of them, and they are reported after the engine's end,
+// which orders everything before it.
+impl Gauge {
+    fn enter(&self, records: u64) -> Inside<'_> {
+        let inside = self.inside.fetch_add(records, Ordering::Relaxed) + records;
+        // The maximum is met rarely: look before the write.
+        if inside > self.most.load(Ordering::Relaxed) {
+            self.most.fetch_max(inside, Ordering::Relaxed);
+        }
+        Inside {
+            gauge: self,
+            records,
+        }
+    }
+
+    /// Most records inside handlers at once.
+    pub(super) fn max_running(&self) -> u64 {
+        self.most.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of keys and values of the records that were done, which is what librdkafka's `rxbytes` counts.
+    pub(super) fn done_bytes(&self) -> u64 {
+        self.done_bytes.load(Ordering::Relaxed)
+    }
+}
+
+impl Inside<'_> {
+    fn done(&self, record: &Record) {
+        let bytes = record.size() as u64;
+        self.gauge.done_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        self.gauge.inside.fetch_sub(self.records, Ordering::Relaxed);
+    }
+}
+
+/// The route of the chosen handler.
+pub(super) fn route(args: &Args, gauge: &Arc<Gauge>) -> Route {
+    let gauge = Arc::clone(gauge);
+    let route = match args.handler {
+        HandlerKind::Noop => on_threads(args.batch, gauge, || true),
+        HandlerKind::Fail(share) => {
+            let chance = Chance::new(share);
+            on_threads(args.batch, gauge, move || !chance.take())
+        }
+        HandlerKind::Spin(time) => on_cores(args.batch, gauge, time),
+        HandlerKind::Sleep(time) => on_timers(args.batch, gauge, time),
+    };
+    route.concurrency(match args.handler {
+        // What never waits gains nothing from more threads than there are cores.
+        HandlerKind::Noop | HandlerKind::Fail(_) => args.concurrency.min(cores()),
+        HandlerKind::Spin(_) | HandlerKind::Sleep(_) => args.concurrency,
+    })
+}
+
+fn cores() -> u32 {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32)
+}
+
+/// A handler that decides about each record at once.
+fn on_threads(
+    batch: Option<usize>,
+    gauge: Arc<Gauge>,
+    succeeds: impl Fn() -> bool + Send + Sync + 'static,
+) -> Route {
+    let decide = move |inside: &Inside<'_>, record: &Record| {
+        if succeeds() {
+            inside.done(record);
+            Outcome::Done
+        } else {
+            Outcome::Failed("as --handler fail:P asks".into())
+        }
+    };
+    match batch {
+        None => Route::handler(move |record: &Record| decide(&gauge.enter(1), record)),
+        Some(most) => Route::batch_handler(move |records: Vec<Record>| {
+            let inside = gauge.enter(records.len() as u64);
+            let outcomes = records.iter().map(|record| decide(&inside, record));
+            outcomes.collect::<Vec<Outcome>>()
+        })
+        .batch_max(most),
+    }
+}
+
+/// A handler that keeps a core busy for `time` each call.
+fn on_cores(batch: Option<usize>, gauge: Arc<Gauge>, time: Duration) -> Route {
+    match batch {
+        None => Route::cpu_handler(move |record: &Record| {
+            let inside = gauge.enter(1);
+            spin(time);
+            inside.done(record);
+        }),
+        Some(most) => Route::cpu_batch_handler(move |records: Vec<Record>| {
+            let inside = gauge.enter(records.len() as u64);
+            spin(time);
+            records.iter().for_each(|record| inside.done(record));
+        })
+        .batch_max(most),
+    }
+}
+
+fn spin(time: Duration) {
+    let begun = Instant::now();
+    while begun.elapsed() < time {
+        std::hint::spin_loop();
+    }
+}
+
+/// A handler that waits for `time` each call, without a thread.
+fn on_timers(batch: Option<usize>, gauge: Arc<Gauge>, time: Duration) -> Route {
+    match batch {
+        None => Route::async_handler(move |record: Record| {
+            let gauge = Arc::clone(&gauge);
+            async move {
+                let inside = gauge.enter(1);
+                tokio::time::sleep(time).await;
+                inside.done(&record);
+            }
+        }),
+        Some(most) => Route::async_batch_handler(move |records: Vec<Record>| {
+            let gauge = Arc::clone(&gauge);
+            async move {
+                let inside = gauge.enter(records.len() as u64);
+                tokio::time::sleep(time).await;
+                records.iter().for_each(|record| inside.done(record));
+            }
+        })
+        .batch_max(most),
+    }
+}
+
+/// True with a given probability; a counter under a hash that mixes well.
+#[derive(Debug)]
+struct Chance {
+    share: f64,
+    state: AtomicU64,
+}
+
+impl Chance {
+    fn new(share: f64) -> Self {
+        Self {
+            share,
+            state: AtomicU64::new(RandomState::new().hash_one(0_u8)),
+        }
+    }
+
+    fn take(&self) -> bool {
+        // SplitMix64: a Weyl sequence and Stafford's mixer 13.
+        let mut mixed = self
+            .state
+            .fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^= mixed >> 31;
+        // The 53 bits that a float holds exactly, as a number from 0 to below 1.
+        ((mixed >> 11) as f64) / ((1_u64 << 53) as f64) < self.share
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handlers_have_names_and_numbers() {
+        for (text, kind) in [
+            ("noop", HandlerKind::Noop),
+            ("sleep:2ms", HandlerKind::Sleep(Duration::from_millis(2))),
+            ("spin:50us", HandlerKind::Spin(Duration::from_micros(50))),
+            ("fail:0.25", HandlerKind::Fail(0.25)),
+            ("fail:1", HandlerKind::Fail(1.0)),
+        ] {
+            assert_eq!(HandlerKind::parse(text), Ok(kind), "{text}");
+        }
+        for text in [
+            "", "sleep", "sleep:", "sleep:2", "noop:", "fail:1.1", "fail:-1", "fail:NaN",
+            "exec:cat",
+        ] {
+            assert!(HandlerKind::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_chance_comes_as_often_as_it_should() {
+        let times = |share| {
+            let chance = Chance::new(share);
+            (0..100_000).filter(|_| chance.take()).count()
+        };
+        assert_eq!(times(0.0), 0);
+        assert_eq!(times(1.0), 100_000);
+        // Ten standard deviations to either side.
+        assert!((9_000..11_000).contains(&times(0.1)));
+    }
+
+    #[test]
+    fn the_gauge_keeps_the_most_that_were_inside() {
+        let gauge = Gauge::default();
+        {
+            let _first = gauge.enter(1);
+            let _second = gauge.enter(5);
+        }
+        let _third = gauge.enter(2);
+        assert_eq!(gauge.max_running(), 6);
+    }
+}

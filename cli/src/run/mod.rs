@@ -1,0 +1,118 @@
+//! `keyway run`: the engine as a command.
+//!
+//! ```text
+//!     args --> config ---.
+//!     args --> handlers --+--> engine --> watch (signals, idleness, progress) --> summary
+//!     args --> events ---'
+//! ```
+
+mod args;
+mod config;
+mod events;
+mod generate;
+mod handlers;
+mod progress;
+mod signals;
+mod summary;
+mod units;
+mod watch;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use keyway::{BuildError, Engine, Keyway, StartError};
+
+pub(crate) use args::Args;
+use args::Ordering;
+use events::EventLog;
+use generate::MockWorld;
+use handlers::Gauge;
+use progress::Progress;
+use watch::Watch;
+
+use crate::exit;
+
+/// Why the engine did not get as far as running.
+enum Refusal {
+    /// The wish can't be met as it stands.
+    BadInput(String),
+    /// The machine or the file system failed.
+    Failed(String),
+}
+
+pub(crate) fn execute(args: Args) -> ExitCode {
+    match run(args) {
+        Ok(code) => code,
+        Err(Refusal::BadInput(fault)) => {
+            eprintln!("keyway: {fault}");
+            exit::bad_input()
+        }
+        Err(Refusal::Failed(fault)) => {
+            eprintln!("keyway: {fault}");
+            exit::negative()
+        }
+    }
+}
+
+fn run(args: Args) -> Result<ExitCode, Refusal> {
+    // Before anything takes time, so that a signal finds somebody who listens.
+    let signals = signals::listen()
+        .map_err(|error| Refusal::Failed(format!("signals can't be received: {error}")))?;
+    let events = match &args.events {
+        None => None,
+        Some(path) => Some(EventLog::open(path).map_err(|error| {
+            Refusal::BadInput(format!("{} can't be written: {error}", path.display()))
+        })?),
+    };
+    // Lives as long as the engine: its broker ends with it.
+    let mock = MockWorld::start(&args)?;
+    let client = config::client(&args, mock.as_ref())?;
+    let start_at = config::start(&args, &client);
+    let topics = config::topics(&args, mock.as_ref())?;
+    let gauge = Arc::new(Gauge::default());
+
+    let route = handlers::route(&args, &gauge).ordering(match args.ordering {
+        Ordering::Key => keyway::Ordering::Key,
+        Ordering::Partition => keyway::Ordering::Partition,
+        Ordering::Unordered => keyway::Ordering::Unordered,
+    });
+    let mut builder = Keyway::builder(client)
+        .topics(topics)
+        .route(route)
+        .commit_interval(args.commit_interval);
+    if let Some(start) = start_at {
+        builder = builder.start_at(start);
+    }
+    if let Some(records) = args.records {
+        builder = builder.record_limit(records);
+    }
+    let mut fault = None;
+    if let Some(events) = events {
+        fault = Some(events.fault());
+        builder = builder.observer(events);
+    }
+    let engine = start(builder)?;
+    let watch = Watch {
+        engine: &engine,
+        signals,
+        until_idle: args.until_idle,
+        events: fault,
+        progress: if args.json {
+            None
+        } else {
+            Progress::on_terminal()
+        },
+    };
+    let end = watch.until_end();
+    Ok(summary::conclude(&end, &engine.status(), &gauge))
+}
+
+fn start(builder: keyway::Builder) -> Result<Engine, Refusal> {
+    let keyway = builder
+        .build()
+        .map_err(|error: BuildError| Refusal::BadInput(error.to_string()))?;
+    keyway.start().map_err(|error| match error {
+        StartError::Client(_) => Refusal::BadInput(error.to_string()),
+        _ => Refusal::Failed(error.to_string()),
+    })
+}

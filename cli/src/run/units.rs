@@ -1,0 +1,91 @@
+//! Values of options: durations, counts, properties.
+
+use std::time::Duration;
+
+/// Suffixes of a duration and their length in nanoseconds, longer suffixes before their own endings.
+const UNITS: &[(&str, u64)] = &[
+    ("ns", 1),
+    ("us", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("m", 60 * 1_000_000_000),
+    ("h", 3_600 * 1_000_000_000),
+];
+
+const DURATION_EXPECTED: &str =
+    "a number with one of the units ns, us, ms, s, m, h, like 2ms or 1.5s";
+
+/// Longer waits are slips of the pen.
+const LONGEST: Duration = Duration::from_secs(366 * 24 * 3_600);
+
+/// Reads `2ms`, `50us`, `1.5s`.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    let (digits, nanos) = UNITS
+        .iter()
+        .find_map(|&(unit, nanos)| Some((text.strip_suffix(unit)?, nanos)))
+        .ok_or(DURATION_EXPECTED)?;
+    if !digits
+        .bytes()
+        .all(|byte| byte.is_ascii_digit() || byte == b'.')
+    {
+        return Err(DURATION_EXPECTED.to_owned());
+    }
+    let number: f64 = digits.parse().map_err(|_| DURATION_EXPECTED)?;
+    Duration::try_from_secs_f64(number * Duration::from_nanos(nanos).as_secs_f64())
+        .ok()
+        .filter(|&duration| duration <= LONGEST)
+        .ok_or_else(|| "more than a year".to_owned())
+}
+
+/// A number of at least one.
+pub(super) fn count(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("at least 1".to_owned()),
+        Ok(count) => Ok(count),
+        Err(error) => Err(format!("{error}")),
+    }
+}
+
+/// Reads `property=value`; the value may hold more equals signs.
+pub(super) fn property(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.trim().is_empty() => {
+            Ok((name.trim().to_owned(), value.trim().to_owned()))
+        }
+        _ => Err("not of the form property=value".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_a_unit() {
+        for (text, nanos) in [
+            ("50us", 50_000),
+            ("2ms", 2_000_000),
+            ("1.5s", 1_500_000_000),
+            ("0s", 0),
+            ("3m", 180_000_000_000),
+            ("1h", 3_600_000_000_000),
+            ("7ns", 7),
+        ] {
+            assert_eq!(duration(text), Ok(Duration::from_nanos(nanos)), "{text}");
+        }
+        for text in [
+            "", "1", "s", "-1s", "1x", "1 s", "infs", "NaNs", "1e3s", "1..2s", "99999h",
+        ] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_property_keeps_the_equals_signs_of_its_value() {
+        let pair = |name: &str, value: &str| Ok((name.to_owned(), value.to_owned()));
+        assert_eq!(property("a=b=c"), pair("a", "b=c"));
+        assert_eq!(property("a="), pair("a", ""));
+        assert!(property("a").is_err());
+        assert!(property("=a").is_err());
+    }
+}

@@ -1,0 +1,168 @@
+//! The cluster that an example runs against: one inside the process, or one that the command line names.
+
+use std::error::Error;
+use std::fmt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use keyway::ClientConfig;
+use keyway::rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use keyway::rdkafka::client::DefaultClientContext;
+use keyway::rdkafka::producer::{BaseProducer, BaseRecord, Producer};
+use keyway::testing::MockBroker;
+
+/// Real brokers take no shorter one unless they are told to.
+const SESSION_TIMEOUT: Duration = Duration::from_secs(6);
+
+/// The broker inside the process takes any.
+const MOCK_SESSION_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// A group needs so much longer than the session timeout, for looking and for sharing out.
+const REBALANCE: Duration = Duration::from_secs(4);
+
+const DELIVERY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Brokers, and a topic and a group of this run's own.
+pub struct Cluster {
+    bootstrap: String,
+    name: String,
+    partitions: i32,
+    /// Ends with the example.
+    mock: Option<MockBroker>,
+}
+
+impl Cluster {
+    /// The cluster after `--brokers`, else one inside the process; with a new topic.
+    ///
+    /// # Errors
+    /// When the command line is something else, or the topic can't be made.
+    pub async fn from_arguments(partitions: i32) -> Result<Self, Box<dyn Error>> {
+        let arguments: Vec<String> = std::env::args().skip(1).collect();
+        match arguments.as_slice() {
+            [] => Self::in_process(partitions),
+            [option, brokers] if option == "--brokers" => Self::real(brokers, partitions).await,
+            _ => Err("usage: [--brokers HOST:PORT]".into()),
+        }
+    }
+
+    fn in_process(partitions: i32) -> Result<Self, Box<dyn Error>> {
+        let mock = MockBroker::start(1)?;
+        let name = "quickstart".to_owned();
+        mock.create_topic(&name, partitions)?;
+        Ok(Self {
+            bootstrap: mock.bootstrap(),
+            name,
+            partitions,
+            mock: Some(mock),
+        })
+    }
+
+    async fn real(brokers: &str, partitions: i32) -> Result<Self, Box<dyn Error>> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
+        let cluster = Self {
+            bootstrap: brokers.to_owned(),
+            name: format!("keyway-quickstart-{}", now.as_millis()),
+            partitions,
+            mock: None,
+        };
+        // -1 is the broker's own default.
+        let topic = NewTopic::new(&cluster.name, partitions, TopicReplication::Fixed(-1));
+        let results = cluster
+            .admin()?
+            .create_topics([&topic], &AdminOptions::new())
+            .await?;
+        for result in results {
+            result.map_err(|(topic, error)| format!("topic {topic}: {error}"))?;
+        }
+        Ok(cluster)
+    }
+
+    fn admin(&self) -> Result<AdminClient<DefaultClientContext>, Box<dyn Error>> {
+        Ok(self.bare_client().create()?)
+    }
+
+    fn bare_client(&self) -> ClientConfig {
+        let mut client = ClientConfig::new();
+        client.set("bootstrap.servers", &self.bootstrap);
+        client
+    }
+
+    /// Properties of a member of the group.
+    pub fn client(&self) -> ClientConfig {
+        let mut client = self.bare_client();
+        client.set(
+            "session.timeout.ms",
+            self.session_timeout().as_millis().to_string(),
+        );
+        client.set("heartbeat.interval.ms", "500");
+        client
+    }
+
+    fn session_timeout(&self) -> Duration {
+        if self.mock.is_some() {
+            MOCK_SESSION_TIMEOUT
+        } else {
+            SESSION_TIMEOUT
+        }
+    }
+
+    /// How long it takes until another member has what a dead one had.
+    pub fn patience(&self) -> Duration {
+        self.session_timeout() + REBALANCE
+    }
+
+    /// The topic.
+    pub fn topic(&self) -> &str {
+        &self.name
+    }
+
+    /// The group.
+    pub fn group(&self) -> &str {
+        &self.name
+    }
+
+    /// Produces `records`, dealt out to `keys` in turn. A value is the record's number among those of its key.
+    ///
+    /// # Errors
+    /// When the brokers do not take them.
+    pub fn produce(&self, records: u64, keys: u64) -> Result<(), Box<dyn Error>> {
+        let producer: BaseProducer = self.bare_client().create()?;
+        for number in 0..records {
+            let (key, value) = (
+                format!("key-{}", number % keys),
+                (number / keys).to_string(),
+            );
+            // Dealt out evenly; a key stays in its partition.
+            let partition = (number % keys) as i32 % self.partitions;
+            let record = BaseRecord::to(&self.name)
+                .partition(partition)
+                .key(&key)
+                .payload(&value);
+            producer.send(record).map_err(|(error, _)| error)?;
+        }
+        Ok(producer.flush(DELIVERY_TIMEOUT)?)
+    }
+
+    /// Deletes the topic.
+    ///
+    /// # Errors
+    /// When the brokers do not do it.
+    pub async fn clean_up(&self) -> Result<(), Box<dyn Error>> {
+        if self.mock.is_none() {
+            self.admin()?
+                .delete_topics(&[&self.name], &AdminOptions::new())
+                .await?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let place = if self.mock.is_some() {
+            "a broker inside this process"
+        } else {
+            &self.bootstrap
+        };
+        write!(f, "{place}, topic {}", self.name)
+    }
+}
