@@ -1,4 +1,4 @@
-//! Keyway processes a Kafka consumer group's records many at a time while each key stays in order.
+#![doc = include_str!("../README.md")]
 
 mod budget;
 mod builder;
