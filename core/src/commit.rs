@@ -12,6 +12,7 @@ use crate::command::{
 use crate::core::Core;
 use crate::gate::Gate;
 use crate::ids::{Epoch, PartitionSlot, PlanId, Timestamp};
+use crate::mutant::{Mutant, mutated};
 use crate::partition::{AMBIGUOUS_COMMITS, Phase};
 
 /// What was complete and not committed at one moment.
@@ -59,7 +60,8 @@ const LEARNED_CAP: (usize, usize) = (7, 8);
 impl<P, G: Gate<P>> Core<P, G> {
     /// When the next periodic commit has to be planned.
     pub(crate) fn commit_deadline(&self) -> Timestamp {
-        if self.commits.changed && self.commits.in_flight.is_none() {
+        let free = self.commits.in_flight.is_none() || mutated(Mutant::TwoPlans);
+        if self.commits.changed && free {
             self.commits.next_at
         } else {
             Timestamp::NEVER
@@ -169,7 +171,10 @@ impl<P, G: Gate<P>> Core<P, G> {
                 continue;
             }
             // The version is read with the snapshot: offset, map and version are one moment.
-            let map = partition.tracker.snapshot();
+            let mut map = partition.tracker.snapshot();
+            if let (true, Some(hole)) = (mutated(Mutant::BaseFromLater), map.holes().first()) {
+                map = map.clip_below(hole.last.next());
+            }
             partition.committed.in_flight = Some(partition.tracker.version());
             partitions.push(PartitionPlan {
                 slot,
@@ -226,6 +231,9 @@ impl<P, G: Gate<P>> Core<P, G> {
         match answer.answer {
             CommitAnswer::Stored => {
                 state.stored = version;
+                if mutated(Mutant::VersionAtAnswer) {
+                    state.stored = Some(partition.tracker.version());
+                }
                 state.ambiguous = state.ambiguous.saturating_sub(1);
                 if answer.stripped {
                     self.counters.maps_stripped += 1;
@@ -234,7 +242,7 @@ impl<P, G: Gate<P>> Core<P, G> {
             CommitAnswer::Repeat => state.not_before = now.after(commit.backoff),
             CommitAnswer::TooLarge => {
                 let cap = answer.chars * LEARNED_CAP.0 / LEARNED_CAP.1;
-                if cap < self.commits.limits.cap_chars {
+                if cap < self.commits.limits.cap_chars && !mutated(Mutant::LearnedCapIgnored) {
                     self.commits.limits = self.commits.limits.lowered_to(cap);
                     self.counters.caps_learned += 1;
                 }
@@ -243,11 +251,20 @@ impl<P, G: Gate<P>> Core<P, G> {
                 // Whatever the broker stores of it may land later than what is sent next.
                 state.ambiguous = AMBIGUOUS_COMMITS;
                 state.stored = None;
+                if mutated(Mutant::AmbiguousIsStored) {
+                    (state.ambiguous, state.stored) = (0, version);
+                }
+                if mutated(Mutant::AmbiguousNeedsOne) {
+                    state.ambiguous = 1;
+                }
                 state.not_before = now.after(commit.backoff);
             }
             CommitAnswer::Denied | CommitAnswer::Superseded | CommitAnswer::MemberLost => {
                 state.not_before = now.after(commit.interval.max(commit.backoff));
             }
+        }
+        if answer.answer != CommitAnswer::Stored && mutated(Mutant::RefusalForgotten) {
+            partition.committed.stored = version;
         }
         if partition.is_dirty() {
             self.commits.changed = true;

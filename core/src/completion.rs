@@ -11,6 +11,7 @@ use crate::core::Core;
 use crate::gate::Gate;
 use crate::ids::{LaneIndex, RouteId, Timestamp, WorkerIndex};
 use crate::lanes::{LaneState, Waiting};
+use crate::mutant::{Mutant, mutated};
 use crate::partition::Phase;
 use crate::work::{Finished, Report, Task, TaskRef, Verdict};
 
@@ -38,7 +39,7 @@ impl<P, G: Gate<P>> Core<P, G> {
             None => {}
         }
         // Half of the batch that failed: in the end the bad record stands alone.
-        let batch_limit = if batch_failed {
+        let batch_limit = if batch_failed && !mutated(Mutant::BatchNotSplit) {
             (attempts as u32 / 2).max(1)
         } else {
             u32::MAX
@@ -96,7 +97,9 @@ impl<P, G: Gate<P>> Core<P, G> {
                 *left += 1;
             }
         }
-        if self.partitions[at.slot.index()].counts(at.epoch) {
+        let dropped = mutated(Mutant::RevokeDropsCompletions)
+            && self.partitions[at.slot.index()].phase == Phase::Revoking;
+        if self.partitions[at.slot.index()].counts(at.epoch) && !dropped {
             self.partitions[at.slot.index()].out -= 1;
             self.take_verdict(route, at, verdict, batch_limit, now);
         } else {
@@ -192,6 +195,13 @@ impl<P, G: Gate<P>> Core<P, G> {
         let follows = is_pinned && state.batch.is_none();
         let is_run = !is_pinned && state.batch.is_none();
         let lane = self.lanes.get_mut(index);
+        if lane.out > 0 && lane.failed && is_pinned && mutated(Mutant::ReopenedTooEarly) {
+            self.commands.push_back(Command::Reopen {
+                route,
+                worker: lane.worker,
+                lane: index,
+            });
+        }
         if lane.out > 0 {
             let epoch = self.partitions[lane.slot.index()].epoch;
             if follows

@@ -16,6 +16,7 @@ use crate::core::Core;
 use crate::gate::{Admission, Gate};
 use crate::ids::{Epoch, LaneIndex, PartitionSlot, RouteId, Timestamp, WorkerIndex};
 use crate::lanes::{LaneState, Waiting};
+use crate::mutant::{Mutant, mutated};
 use crate::partition::Phase;
 use crate::work::{Task, TaskRef, Work};
 
@@ -30,7 +31,8 @@ impl<P, G: Gate<P>> Core<P, G> {
         now: Timestamp,
     ) {
         let partition = &self.partitions[slot.index()];
-        if partition.epoch != epoch || partition.phase != Phase::Assigned {
+        let old = partition.epoch != epoch && !mutated(Mutant::OldRecordsAccepted);
+        if old || partition.phase != Phase::Assigned {
             arrivals.clear();
             return;
         }
@@ -76,6 +78,9 @@ impl<P, G: Gate<P>> Core<P, G> {
         if partition.tracker.version() == before {
             return false;
         }
+        if mutated(Mutant::GapNotCommitted) {
+            return false;
+        }
         self.commits.note_change();
         if partition.map.highest_allowed.is_none() || !partition.judge_map(&self.commits.limits) {
             return false;
@@ -94,7 +99,9 @@ impl<P, G: Gate<P>> Core<P, G> {
         if partition.epoch == epoch && partition.phase == Phase::Assigned {
             partition.tracker.complete_below(position);
             // A map that has become shorter by it is judged with the commit's answer.
-            self.commits.note_change();
+            if !mutated(Mutant::GapNotCommitted) {
+                self.commits.note_change();
+            }
         }
     }
 
@@ -108,6 +115,7 @@ impl<P, G: Gate<P>> Core<P, G> {
         let partition = &mut self.partitions[slot.index()];
         match partition.tracker.receive(arrival.offset) {
             Received::Fresh => {}
+            Received::AlreadyComplete if mutated(Mutant::RestoredMapIgnored) => {}
             Received::AlreadyComplete => {
                 self.counters.skipped_complete += 1;
                 return None;
@@ -125,8 +133,13 @@ impl<P, G: Gate<P>> Core<P, G> {
         self.totals.records += 1;
         self.totals.bytes += arrival.bytes as usize;
         self.counters.received += 1;
-        let index = self.lanes.find_or_make(arrival.lane, slot);
-        let held = self.gate.admit(slot, arrival.offset, &arrival.payload) == Admission::Held;
+        let mut lane = arrival.lane;
+        if mutated(Mutant::StaleLaneIgnored) {
+            lane.0 ^= epoch.0 << 32;
+        }
+        let index = self.lanes.find_or_make(lane, slot);
+        let held = self.gate.admit(slot, arrival.offset, &arrival.payload) == Admission::Held
+            && !mutated(Mutant::HeldRuns);
         if held {
             self.held.insert((slot, arrival.offset), index);
         }
@@ -205,7 +218,7 @@ impl<P, G: Gate<P>> Core<P, G> {
         let partition = &mut self.partitions[slot.index()];
         if held {
             lane.state = LaneState::Held;
-        } else if lane.due > now {
+        } else if lane.due > now && !mutated(Mutant::RetryNotDue) {
             lane.state = LaneState::Due(lane.due);
             self.retries.push(lane.due, index);
         } else if !partition.map_allows(offset) {
@@ -541,7 +554,7 @@ impl<P, G: Gate<P>> Core<P, G> {
     }
 
     fn resume(&mut self, slot: PartitionSlot) {
-        if !self.partitions[slot.index()].paused {
+        if !self.partitions[slot.index()].paused || mutated(Mutant::NeverResumed) {
             return;
         }
         let bounds = self.bounds();

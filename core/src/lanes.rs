@@ -15,6 +15,7 @@ use hashbrown::HashTable;
 use keyway_offsets::Offset;
 
 use crate::ids::{Epoch, LaneId, LaneIndex, PartitionSlot, Timestamp, WorkerIndex};
+use crate::mutant::{Mutant, mutated};
 use crate::work::Task;
 
 /// A record that waits in the core.
@@ -83,6 +84,12 @@ impl<P> Lane<P> {
     /// Puts what came back in front of what waits, in the order of offsets.
     pub(crate) fn merge_returned(&mut self) {
         self.returned.sort_by_key(|waiting| waiting.task.at.offset);
+        if mutated(Mutant::MergedBackwards) {
+            self.returned.reverse();
+        }
+        if mutated(Mutant::FailedGoesLast) {
+            self.waiting.extend(self.returned.drain(..));
+        }
         for waiting in self.returned.drain(..).rev() {
             self.waiting.push_front(waiting);
         }

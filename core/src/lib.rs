@@ -25,6 +25,7 @@ mod hand_over;
 mod ids;
 mod lanes;
 mod lease;
+mod mutant;
 mod ordering;
 mod partition;
 mod retry;
@@ -46,6 +47,8 @@ pub use gate::{Admission, Gate, OpenGate};
 pub use hand_over::{Item, WorkQueue};
 pub use ids::{Epoch, LaneId, LaneIndex, PartitionSlot, PlanId, RouteId, Timestamp, WorkerIndex};
 pub use lease::{Leases, MAX_SLOTS};
+#[cfg(feature = "mutants")]
+pub use mutant::{Mutant, mutate};
 pub use ordering::{LaneNames, Ordering};
 pub use status::{Counters, PartitionStatus, RouteStatus, Status};
 pub use work::{Finished, Report, SLOW_ATTEMPT, Task, TaskRef, Verdict, Work};

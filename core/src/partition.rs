@@ -7,6 +7,7 @@ use keyway_offsets::{HoleMap, Limits, Offset, Tracker, commit_text, plain_text_l
 use crate::command::Restored;
 use crate::config::BufferConfig;
 use crate::ids::{Epoch, LaneIndex, RouteId, Timestamp};
+use crate::mutant::{Mutant, mutated};
 
 /// Where a slot stands in the life of an assignment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,14 +93,18 @@ impl Partition {
 
     /// Whether results of `epoch` still count.
     pub(crate) fn counts(&self, epoch: Epoch) -> bool {
-        self.phase != Phase::Vacant && self.epoch == epoch
+        let own = self.epoch == epoch || mutated(Mutant::LateResultCounts);
+        self.phase != Phase::Vacant && own
     }
 
     /// Whether the record at `offset` may run as far as the hole map goes.
     pub(crate) fn map_allows(&self, offset: Offset) -> bool {
-        self.map
-            .highest_allowed
-            .is_none_or(|highest| offset.get() <= highest)
+        self.map.highest_allowed.is_none_or(|highest| {
+            if mutated(Mutant::MapHoldsLowest) && offset == self.tracker.base() {
+                return false;
+            }
+            offset.get() <= highest
+        })
     }
 
     /// Whether a commit is due for the sake of this partition.
@@ -197,7 +202,9 @@ impl Partition {
             text.blocked
         };
         self.map.highest_allowed = blocked.then(|| map.highest_complete());
-        before.is_some() && before != self.map.highest_allowed
+        before.is_some()
+            && before != self.map.highest_allowed
+            && !mutated(Mutant::BehindMapForgotten)
     }
 }
 

@@ -104,12 +104,8 @@ impl Coverage {
         }
     }
 
-    /// What never occurred.
-    pub fn missing(&self) -> Vec<Event> {
-        Event::ALL
-            .iter()
-            .copied()
-            .filter(|event| self.count(*event) == 0)
-            .collect()
+    /// Every event with its count.
+    pub fn counts(&self) -> impl Iterator<Item = (Event, u64)> + '_ {
+        Event::ALL.iter().map(|event| (*event, self.count(*event)))
     }
 }

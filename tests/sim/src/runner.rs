@@ -161,19 +161,6 @@ impl Runner {
         tasks
     }
 
-    /// Records that wait to be reported as not started.
-    pub(crate) fn returned(&self) -> usize {
-        let unstarted =
-            |result: &&Finished<Payload>| matches!(result.verdict, Verdict::Returned { .. });
-        self.gathered.iter().filter(unstarted).count()
-            + self
-                .outbox
-                .iter()
-                .flat_map(|report| &report.finished)
-                .filter(unstarted)
-                .count()
-    }
-
     /// Whether a batch runs.
     pub(crate) fn is_batch(&self) -> bool {
         self.running.as_ref().is_some_and(|call| call.batch)

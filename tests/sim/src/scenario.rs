@@ -182,7 +182,7 @@ fn draw_rates(rng: &mut Rng) -> Rates {
         batch_fails_whole: rng.pick(&[0, 100, 400]),
         commit_repeat: rng.pick(&[0, 100]),
         commit_denied: rng.pick(&[0, 0, 100]),
-        answer_lost: rng.pick(&[0, 0, 150]),
+        answer_lost: rng.pick(&[0, 100, 400]),
         slow: rng.pick(&[0, 20, 800]),
     }
 }
@@ -195,7 +195,7 @@ fn draw_weights(rng: &mut Rng) -> Weights {
         stop: rng.pick(&[0, 1]),
         compact: rng.pick(&[0, 3, 10]),
         retain: rng.pick(&[0, 0, 3]),
-        marker: rng.pick(&[0, 5, 15]),
+        marker: rng.pick(&[0, 2, 8]),
         take_back: rng.pick(&[0, 3, 10]),
     }
 }

@@ -5,7 +5,7 @@ use keyway_core::Timestamp;
 use crate::broker::Broker;
 use crate::coverage::{Coverage, Event};
 use crate::history::History;
-use crate::invariants::{Check, Violation, buffers, late, liveness};
+use crate::invariants::{Check, Violation, buffers, clean, late, liveness};
 use crate::member::{Entry, Member, Mode};
 use crate::rng::Rng;
 use crate::scenario::Scenario;
@@ -129,7 +129,7 @@ impl World {
     fn judge(&mut self) -> Check {
         for member in self.members.iter().filter(|member| member.is_up()) {
             buffers::total(member, &self.scenario)?;
-            if !self.steps.is_multiple_of(STATUS_EVERY) {
+            if self.steps % STATUS_EVERY != 0 {
                 continue;
             }
             let status = member.core.status();
@@ -143,6 +143,10 @@ impl World {
                 };
                 late::untouched(assignment, partition)?;
                 buffers::of_partition(assignment, slot.paused, partition, &self.scenario)?;
+                if !member.kicked {
+                    let committed = steps::commit::committed_map(self, partition.slot)?;
+                    clean::is_stored(assignment, partition, committed.as_ref())?;
+                }
                 if partition.stale_lanes > 0 {
                     self.coverage.note(Event::StaleLane);
                 }
@@ -173,11 +177,10 @@ impl World {
                 let mut up = self.members.iter().filter(|member| member.is_up());
                 up.try_for_each(liveness::empty)
             })
-            .map_err(|violation| {
+            .inspect_err(|_| {
                 for member in &self.members {
                     self.say(|_| format!("{:#?}", member.core.status()));
                 }
-                violation
             })
     }
 

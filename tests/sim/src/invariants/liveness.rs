@@ -38,6 +38,9 @@ pub(crate) fn all_done(broker: &Broker, pasts: &[Past]) -> Check {
 
 /// A member at rest holds nothing.
 pub(crate) fn empty(member: &Member) -> Check {
+    ensure(member.core.is_all_clean(), "liveness", || {
+        "a member at rest has something to commit".to_owned()
+    })?;
     let status = member.core.status();
     ensure(
         status.records == 0 && status.running == 0 && status.lanes == 0,

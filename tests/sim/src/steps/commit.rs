@@ -31,7 +31,7 @@ pub(super) fn enabled(world: &World, into: &mut Vec<(Step, u32)>) {
         }
     }
     for index in 0..world.late.len() {
-        into.push((Step::Land(index), 5));
+        into.push((Step::Land(index), 2));
     }
 }
 
@@ -264,7 +264,7 @@ pub(super) fn read(
 }
 
 /// What the group has committed for a partition.
-pub(super) fn committed_map(
+pub(crate) fn committed_map(
     world: &World,
     slot: PartitionSlot,
 ) -> Result<Option<HoleMap>, Violation> {

@@ -21,7 +21,7 @@ pub(super) fn enabled(world: &World, into: &mut Vec<(Step, u32)>) {
     for (partition, owner) in world.broker.owner.iter().enumerate() {
         match owner {
             None if !candidates(world, partition).is_empty() => {
-                into.push((Step::Assign(partition), 30))
+                into.push((Step::Assign(partition), 30));
             }
             None => {}
             Some(m) => {
@@ -68,14 +68,18 @@ pub(super) fn enabled(world: &World, into: &mut Vec<(Step, u32)>) {
                 };
                 into.push((Step::Stop(m), weight));
             }
-            Mode::Stopping if member.core.is_all_quiet() && member.request.is_none() => {
-                if member.core.is_all_clean() || member.last_try != Some(world.now) || !world.calm {
-                    into.push((Step::StopFurther(m), 30));
-                }
+            Mode::Stopping if may_stop_further(world, member) => {
+                into.push((Step::StopFurther(m), 30));
             }
             _ => {}
         }
     }
+}
+
+/// Whether a member that stops has something to do.
+fn may_stop_further(world: &World, member: &Member) -> bool {
+    let idle = member.core.is_all_quiet() && member.request.is_none();
+    idle && (member.core.is_all_clean() || member.last_try != Some(world.now) || !world.calm)
 }
 
 /// Members that may get a partition.

@@ -14,8 +14,8 @@ pub(super) fn enabled(world: &World, into: &mut Vec<(Step, u32)>) {
     for (partition, log) in world.broker.logs.iter().enumerate() {
         if world.produced < world.scenario.records {
             into.push((Step::Produce(partition), 10));
-            into.push((Step::Marker(partition), weights.marker));
         }
+        into.push((Step::Marker(partition), weights.marker));
         if !log.entries.is_empty() {
             into.push((Step::Compact(partition), weights.compact));
             into.push((Step::Retain(partition), weights.retain));

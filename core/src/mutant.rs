@@ -1,0 +1,118 @@
+//! Switches that break one rule each, to see that the simulator notices.
+//!
+//! Without the feature `mutants`, which only the test build of the simulator turns on, [`mutated`] is the
+//! constant `false` and nothing of this is left.
+
+/// One rule that can be broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+// Seen from outside with the feature only.
+#[cfg_attr(not(feature = "mutants"), allow(unreachable_pub))]
+pub enum Mutant {
+    /// A late result counts under the assignment that has come since.
+    LateResultCounts,
+    /// Records of an older assignment are accepted.
+    OldRecordsAccepted,
+    /// A stored commit covers what completed up to its answer, not up to its snapshot.
+    VersionAtAnswer,
+    /// A commit without an answer counts as stored.
+    AmbiguousIsStored,
+    /// One acknowledged commit is enough after one without an answer.
+    AmbiguousNeedsOne,
+    /// A lane is reopened with the failure, before the rest of it has come back.
+    ReopenedTooEarly,
+    /// What came back is merged in the wrong order.
+    MergedBackwards,
+    /// A failed record does not go in front of what waits.
+    FailedGoesLast,
+    /// The lowest incomplete record is held by the hole map's back-pressure too.
+    MapHoldsLowest,
+    /// Lanes that waited for the map are not looked at again.
+    BehindMapForgotten,
+    /// The base is read later than the map.
+    BaseFromLater,
+    /// What finishes during a revoke does not count.
+    RevokeDropsCompletions,
+    /// A cap that the broker taught is ignored.
+    LearnedCapIgnored,
+    /// A retry runs at once.
+    RetryNotDue,
+    /// A lane that still runs from an older assignment does not block the new one.
+    StaleLaneIgnored,
+    /// A paused partition is never resumed.
+    NeverResumed,
+    /// What a restored map says is complete runs again.
+    RestoredMapIgnored,
+    /// A gap in the log is not worth a commit.
+    GapNotCommitted,
+    /// A batch that failed as a whole is not split.
+    BatchNotSplit,
+    /// The gate's word is not kept.
+    HeldRuns,
+    /// A plan is made while another is under way.
+    TwoPlans,
+    /// A refused commit is not made again.
+    RefusalForgotten,
+    /// What an ended assignment had buffered is still counted.
+    RevokedStillCounted,
+}
+
+impl Mutant {
+    /// All of them.
+    #[cfg(feature = "mutants")]
+    pub const ALL: &'static [Mutant] = &[
+        Mutant::LateResultCounts,
+        Mutant::OldRecordsAccepted,
+        Mutant::VersionAtAnswer,
+        Mutant::AmbiguousIsStored,
+        Mutant::AmbiguousNeedsOne,
+        Mutant::ReopenedTooEarly,
+        Mutant::MergedBackwards,
+        Mutant::FailedGoesLast,
+        Mutant::MapHoldsLowest,
+        Mutant::BehindMapForgotten,
+        Mutant::BaseFromLater,
+        Mutant::RevokeDropsCompletions,
+        Mutant::LearnedCapIgnored,
+        Mutant::RetryNotDue,
+        Mutant::StaleLaneIgnored,
+        Mutant::NeverResumed,
+        Mutant::RestoredMapIgnored,
+        Mutant::GapNotCommitted,
+        Mutant::BatchNotSplit,
+        Mutant::HeldRuns,
+        Mutant::TwoPlans,
+        Mutant::RefusalForgotten,
+        Mutant::RevokedStillCounted,
+    ];
+}
+
+#[cfg(feature = "mutants")]
+mod switch {
+    use std::cell::Cell;
+
+    use super::Mutant;
+
+    thread_local! {
+        static ACTIVE: Cell<Option<Mutant>> = const { Cell::new(None) };
+    }
+
+    /// Breaks this rule, and no other, in every core of this thread.
+    pub fn mutate(mutant: Option<Mutant>) {
+        ACTIVE.set(mutant);
+    }
+
+    pub(crate) fn mutated(mutant: Mutant) -> bool {
+        ACTIVE.get() == Some(mutant)
+    }
+}
+
+#[cfg(feature = "mutants")]
+pub use switch::mutate;
+#[cfg(feature = "mutants")]
+pub(crate) use switch::mutated;
+
+/// Whether this rule is broken.
+#[cfg(not(feature = "mutants"))]
+pub(crate) const fn mutated(_: Mutant) -> bool {
+    false
+}

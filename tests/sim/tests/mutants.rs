@@ -1,0 +1,41 @@
+//! Each mutant breaks one rule of the core, and the suite has to notice.
+
+#![cfg(feature = "mutants")]
+
+use std::collections::BTreeMap;
+
+use keyway_core::{Mutant, mutate};
+use keyway_sim::{DEFAULT_STEPS, run};
+
+/// Seeds that each mutant runs under.
+const SEEDS: u64 = 250;
+
+#[test]
+fn every_mutant_is_caught() {
+    // A panic of the core counts as caught; its text would only bury the table.
+    std::panic::set_hook(Box::new(|_| {}));
+    let mut missed = Vec::new();
+    println!("| mutant | seeds of {SEEDS} that catch it | by |");
+    println!("|---|---|---|");
+    for mutant in Mutant::ALL {
+        mutate(Some(*mutant));
+        let mut caught: BTreeMap<&str, u64> = BTreeMap::new();
+        for seed in 0..SEEDS {
+            if let Err(violation) = run(seed, DEFAULT_STEPS, false) {
+                *caught.entry(violation.invariant).or_default() += 1;
+            }
+        }
+        mutate(None);
+        let seeds: u64 = caught.values().sum();
+        let by: Vec<String> = caught
+            .iter()
+            .map(|(name, seeds)| format!("{name} {seeds}"))
+            .collect();
+        println!("| {mutant:?} | {seeds} | {} |", by.join(", "));
+        if seeds == 0 {
+            missed.push(*mutant);
+        }
+    }
+    drop(std::panic::take_hook());
+    assert!(missed.is_empty(), "not caught: {missed:?}");
+}
