@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keyway_core::{BufferConfig, CommitConfig, Ordering};
+use keyway_core::{BufferConfig, CommitConfig, Core, CoreConfig, Leases, Ordering, RouteId};
 use keyway_offsets::{DEFAULT_CAP_CHARS, DEFAULT_MAX_WINDOW, Limits, ThresholdRatio};
 use rdkafka::ClientConfig;
 
@@ -14,7 +14,8 @@ use crate::engine::{Engine, StartError};
 use crate::kafka::{ConfigError, Prepared, StartWish, prepare};
 use crate::observer::Observer;
 use crate::outcome::{BatchOutcome, Outcome};
-use crate::record::Record;
+use crate::poll::Slots;
+use crate::record::{Message, Record};
 use crate::route::Route;
 
 /// Where a partition without a committed offset starts.
@@ -141,6 +142,51 @@ impl fmt::Debug for Settings {
             .field("subscription", &self.subscription)
             .field("routes", &self.routes)
             .finish_non_exhaustive()
+    }
+}
+
+impl Settings {
+    /// The state machine for these settings.
+    pub(crate) fn core(&self, leases: Arc<Leases>) -> Core<Message> {
+        let mut core = Core::new(
+            CoreConfig {
+                routes: self.routes.iter().map(Route::config).collect(),
+                limits: self.limits,
+                buffers: self.buffers,
+                commit: self.commit,
+            },
+            leases,
+        );
+        if let Some(limit) = self.record_limit {
+            core.limit_starts(limit);
+        }
+        core
+    }
+
+    /// Whether a topic's records come to this engine.
+    pub(crate) fn subscribes(&self, topic: &str) -> bool {
+        self.subscription.iter().any(|wanted| {
+            let matches = || regex::Regex::new(wanted).is_ok_and(|pattern| pattern.is_match(topic));
+            wanted == topic || (wanted.starts_with('^') && matches())
+        })
+    }
+
+    /// The table of partitions for these settings; `seed` is that of the lanes' hashes.
+    pub(crate) fn slots(&self, seed: u64) -> Slots {
+        let by_topic = self
+            .topic_routes
+            .iter()
+            .map(|(topic, route)| (topic.clone(), RouteId(*route as u16)))
+            .collect();
+        Slots::new(
+            self.routes
+                .iter()
+                .map(|route| route.lanes.clone())
+                .collect(),
+            by_topic,
+            self.default_route.map(|route| RouteId(route as u16)),
+            seed,
+        )
     }
 }
 

@@ -60,20 +60,35 @@ impl fmt::Display for Fence {
 }
 
 /// The engine's clock: nanoseconds since it was made, the same for the poll thread and all workers.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Clock {
     start: Instant,
+    /// Set by hand, in tests of handlers.
+    manual: Option<Arc<AtomicU64>>,
 }
 
 impl Clock {
     pub(crate) fn new() -> Self {
         Self {
             start: Instant::now(),
+            manual: None,
+        }
+    }
+
+    /// A clock that shows what somebody writes into `nanos`.
+    pub(crate) fn manual(nanos: Arc<AtomicU64>) -> Self {
+        Self {
+            manual: Some(nanos),
+            ..Self::new()
         }
     }
 
     /// Now; never [`Timestamp::ZERO`], which means "not running" beside a worker's queue.
     pub(crate) fn now(&self) -> Timestamp {
+        if let Some(nanos) = &self.manual {
+            // Relaxed: whoever sets it is the only thread there is.
+            return Timestamp::from_nanos(nanos.load(Ordering::Relaxed).max(1));
+        }
         // In 64 bits, which last for 584 years: this is called for each record.
         let elapsed = self.start.elapsed();
         Timestamp::from_nanos(
@@ -132,10 +147,14 @@ pub(crate) struct Member {
 
 impl Member {
     pub(crate) fn new(leases: Arc<Leases>) -> Self {
+        Self::with_clock(leases, Clock::new())
+    }
+
+    pub(crate) fn with_clock(leases: Arc<Leases>, clock: Clock) -> Self {
         Self {
             leases,
             fences: Fences::new(),
-            clock: Clock::new(),
+            clock,
         }
     }
 
@@ -144,8 +163,8 @@ impl Member {
         &self.leases
     }
 
-    pub(crate) fn clock(&self) -> Clock {
-        self.clock
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     /// Sets the fence of a new assignment: after the lease of the one before has ended, and before the first

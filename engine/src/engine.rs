@@ -1,19 +1,18 @@
 //! A running engine in the hands of its user.
 
-use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use keyway_core::{Core, CoreConfig, Leases, RouteId, Shape};
+use keyway_core::{Leases, RouteId, Shape};
 
 use crate::builder::Settings;
 use crate::context::Member;
 use crate::kafka::{ClientError, Source, SourceConfig};
 use crate::poll::{
-    Committer, Inbound, InboxSender, LoopState, Owned, PollLoop, RestorePolicy, Restorer, Slots,
-    inbox, panic_text,
+    Committer, Inbound, InboxSender, LoopState, Owned, PollLoop, RestorePolicy, Restorer, inbox,
+    panic_text,
 };
 use crate::status::Status;
 use crate::stop::{End, Report, StopReason};
@@ -128,33 +127,8 @@ impl Engine {
         .start()
         .map_err(StartError::Threads)?;
 
-        let mut core = Core::new(
-            CoreConfig {
-                routes: settings.routes.iter().map(|route| route.config()).collect(),
-                limits: settings.limits,
-                buffers: settings.buffers,
-                commit: settings.commit,
-            },
-            leases,
-        );
-        if let Some(limit) = settings.record_limit {
-            core.limit_starts(limit);
-        }
-        let by_topic: HashMap<_, _> = settings
-            .topic_routes
-            .iter()
-            .map(|(topic, route)| (topic.clone(), RouteId(*route as u16)))
-            .collect();
-        let slots = Slots::new(
-            settings
-                .routes
-                .iter()
-                .map(|route| route.lanes.clone())
-                .collect(),
-            by_topic,
-            settings.default_route.map(|route| RouteId(route as u16)),
-            RandomState::new().hash_one(0_u8),
-        );
+        let core = settings.core(leases);
+        let slots = settings.slots(RandomState::new().hash_one(0_u8));
         let status = Arc::new(Mutex::new(Arc::new(Status::default())));
         let poll = PollLoop {
             core,

@@ -42,7 +42,7 @@ impl RayonPool {
             .build()?;
         Ok(Self {
             pool,
-            runner: Arc::new(Runner { handler, context }),
+            runner: Arc::new(Runner::new(handler, context)),
             lives: Lives::new(),
         })
     }
@@ -77,13 +77,18 @@ impl std::fmt::Debug for RayonPool {
     }
 }
 
-struct Runner {
+/// What a job of the pool works with; whichever thread calls it.
+pub(super) struct Runner {
     handler: SyncHandler,
     context: RouteContext,
 }
 
 impl Runner {
-    fn run(&self, work: Work<Message>) {
+    pub(super) fn new(handler: SyncHandler, context: RouteContext) -> Self {
+        Self { handler, context }
+    }
+
+    pub(super) fn run(&self, work: Work<Message>) {
         let tasks = into_tasks(work);
         match &self.handler {
             SyncHandler::Each(handler) => self.each(&**handler, tasks),

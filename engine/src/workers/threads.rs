@@ -85,16 +85,9 @@ impl ThreadPool {
     }
 
     fn spawn(&self, index: WorkerIndex, life: Life) -> std::io::Result<Seat> {
-        let queue = Arc::new(WorkQueue::default());
-        let outbox = Arc::new(Outbox::new(self.context.gathered(Some(index))));
-        let worker = Worker {
-            context: self.context.clone(),
-            clock: self.context.member.clock(),
-            handler: self.handler.clone(),
-            queue: Arc::clone(&queue),
-            outbox: Arc::clone(&outbox),
-            closed: HashMap::new(),
-        };
+        let worker = Worker::new(self.handler.clone(), self.context.clone(), index);
+        let queue = Arc::clone(&worker.queue);
+        let outbox = Arc::clone(&worker.outbox);
         let thread = std::thread::Builder::new()
             .name(format!("keyway-worker-{}", index.0))
             .spawn(move || {
@@ -194,13 +187,28 @@ struct Turn {
 }
 
 impl Worker {
-    fn run(mut self) {
+    fn new(handler: SyncHandler, context: RouteContext, index: WorkerIndex) -> Self {
+        Self {
+            clock: context.member.clock().clone(),
+            handler,
+            queue: Arc::new(WorkQueue::default()),
+            outbox: Arc::new(Outbox::new(context.gathered(Some(index)))),
+            closed: HashMap::new(),
+            context,
+        }
+    }
+
+    fn first_turn(&self) -> Turn {
         let now = self.clock.now();
-        let mut turn = Turn {
+        Turn {
             now,
             pace: Pace::new(now),
             member: Arc::clone(&self.context.member),
-        };
+        }
+    }
+
+    fn run(mut self) {
+        let mut turn = self.first_turn();
         loop {
             let item = match self.queue.try_next() {
                 Some(item) => item,
@@ -215,14 +223,18 @@ impl Worker {
                     item
                 }
             };
-            turn = match item {
-                Item::Task(task) => self.one(task, turn),
-                Item::Batch(tasks) => self.batch(tasks, turn),
-                Item::Reopen(lane) => {
-                    self.closed.remove(&lane);
-                    turn
-                }
-            };
+            turn = self.take(item, turn);
+        }
+    }
+
+    fn take(&mut self, item: Item<Message>, turn: Turn) -> Turn {
+        match item {
+            Item::Task(task) => self.one(task, turn),
+            Item::Batch(tasks) => self.batch(tasks, turn),
+            Item::Reopen(lane) => {
+                self.closed.remove(&lane);
+                turn
+            }
         }
     }
 
@@ -316,6 +328,31 @@ impl Worker {
         drop(gathered);
         turn.now = end;
         turn
+    }
+}
+
+/// A worker whose owner lends it a thread, for one item at a time.
+pub(super) struct Stepped(Worker);
+
+impl Stepped {
+    pub(super) fn new(handler: SyncHandler, context: RouteContext, index: WorkerIndex) -> Self {
+        Self(Worker::new(handler, context, index))
+    }
+
+    pub(super) fn queue(&self) -> &WorkQueue<Message> {
+        &self.0.queue
+    }
+
+    /// Runs the next item and reports what came of it; `false` when there is none.
+    pub(super) fn step(&mut self) -> bool {
+        let Some(item) = self.0.queue.try_next() else {
+            return false;
+        };
+        let turn = self.0.first_turn();
+        self.0.take(item, turn);
+        self.0.outbox.lock().send();
+        self.0.queue.set_running_since(Timestamp::ZERO);
+        true
     }
 }
 

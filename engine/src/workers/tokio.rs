@@ -61,13 +61,7 @@ impl TokioPool {
             self.context.return_unstarted(None, work);
             return None;
         };
-        let run = Run {
-            gathered: self.context.gathered(None),
-            context: Arc::clone(&self.context),
-            waiting: into_tasks(work).into_iter(),
-            running: Vec::new(),
-            _life: life,
-        };
+        let run = Run::new(&self.context, work, life);
         // A runtime that was shut down drops the future at once, and the run gives its records back.
         match &self.handler {
             AsyncHandler::Each(handler) => drop(self.handle.spawn(run.each(Arc::clone(handler)))),
@@ -102,7 +96,7 @@ impl std::fmt::Debug for TokioPool {
 }
 
 /// The records of one task of the runtime. Fields are dropped in this order: the life last.
-struct Run {
+pub(super) struct Run {
     gathered: Gathered,
     context: Arc<RouteContext>,
     waiting: std::vec::IntoIter<Task<Message>>,
@@ -112,8 +106,18 @@ struct Run {
 }
 
 impl Run {
-    async fn each(mut self, handler: Arc<AsyncEachFn>) {
-        let clock = self.context.member.clock();
+    pub(super) fn new(context: &Arc<RouteContext>, work: Work<Message>, life: Life) -> Self {
+        Self {
+            gathered: context.gathered(None),
+            context: Arc::clone(context),
+            waiting: into_tasks(work).into_iter(),
+            running: Vec::new(),
+            _life: life,
+        }
+    }
+
+    pub(super) async fn each(mut self, handler: Arc<AsyncEachFn>) {
+        let clock = self.context.member.clock().clone();
         let mut now = clock.now();
         let mut pace = Pace::new(now);
         while let Some(task) = self.waiting.next() {
@@ -147,8 +151,8 @@ impl Run {
         }
     }
 
-    async fn batch(mut self, handler: Arc<AsyncBatchFn>) {
-        let clock = self.context.member.clock();
+    pub(super) async fn batch(mut self, handler: Arc<AsyncBatchFn>) {
+        let clock = self.context.member.clock().clone();
         for task in self.waiting.by_ref() {
             match self.context.member.admit(task.at.slot, task.at.epoch) {
                 Some(fence) => self.running.push(Kept::new(task, fence)),

@@ -1,3 +1,0 @@
-//! Tools for tests.
-
-pub use crate::kafka::{MockBroker, MockError, MockFault, MockRequest};

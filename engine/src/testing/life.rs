@@ -1,0 +1,462 @@
+//! One member from its start to its end: what the poll thread does, at the pace of a test.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use keyway_core::{
+    Arrival, Command, CommitAnswer, CommitFinished, CommitPlan, CommitReason, Core, Epoch, Leases,
+    PartitionAnswer, PartitionSlot, RouteId, Shape, StopCause, Timestamp, WorkerIndex,
+};
+use keyway_offsets::{Offset, commit_text};
+use tokio::sync::Notify;
+
+use super::journal::{Journal, Scribe};
+use super::log::Log;
+use crate::budget::RECORD_OVERHEAD;
+use crate::builder::{Settings, StartAt};
+use crate::context::{Clock, Fence, Member};
+use crate::kafka::TopicPartition;
+use crate::observer::Observer;
+use crate::poll::Slots;
+use crate::record::Message;
+use crate::stop::{Report, StopReason};
+use crate::workers::{InlineWorkers, Reports, RouteContext, Wake, reports};
+
+/// The seed of the lanes' hashes: any, and always the same.
+const SEED: u64 = 0x6b65_7977_6179;
+
+/// How many records are fetched at once.
+const FETCH: usize = 1_000;
+
+/// What a life shares with the test and with the lives before and after it.
+#[derive(Clone)]
+pub(super) struct Surroundings {
+    pub(super) time: Arc<AtomicU64>,
+    /// Rung when an async handler can go on.
+    pub(super) bell: Arc<Notify>,
+    pub(super) journal: Arc<Journal>,
+}
+
+/// What the clock shows at the start: not zero, which stands for "never" in places, and whole milliseconds, so
+/// that the runtime's timers agree with it.
+pub(super) const ORIGIN: Duration = Duration::from_millis(1);
+
+impl Surroundings {
+    pub(super) fn now(&self) -> Timestamp {
+        Timestamp::from_nanos(self.time.load(Ordering::Relaxed))
+    }
+
+    /// The time since the start.
+    pub(super) fn since_start(&self) -> Duration {
+        Duration::from_nanos(self.time.load(Ordering::Relaxed)) - ORIGIN
+    }
+}
+
+/// A partition in this member's hands.
+#[derive(Debug)]
+struct Assigned {
+    slot: PartitionSlot,
+    epoch: Epoch,
+    /// What is fetched next.
+    position: Offset,
+    paused: bool,
+}
+
+/// How a member is asked to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// Finish what is buffered.
+    Drain,
+    /// Finish what runs.
+    Stop,
+}
+
+pub(super) struct Life {
+    core: Core<Message>,
+    slots: Slots,
+    member: Arc<Member>,
+    workers: Vec<InlineWorkers>,
+    /// Workers of each route, for those whose lanes are pinned.
+    pinned: Vec<u32>,
+    reports: Reports,
+    scribe: Arc<Scribe>,
+    around: Surroundings,
+    assigned: BTreeMap<TopicPartition, Assigned>,
+    generation: u64,
+    pub(super) ending: Option<Ending>,
+    pub(super) stop_reason: Option<StopReason>,
+    first_received: Option<Timestamp>,
+    last_completed: Timestamp,
+    began: Timestamp,
+}
+
+impl Life {
+    pub(super) fn new(settings: &Settings, around: &Surroundings) -> Self {
+        let leases = Arc::new(Leases::default());
+        let clock = Clock::manual(Arc::clone(&around.time));
+        let member = Arc::new(Member::with_clock(Arc::clone(&leases), clock));
+        let scribe = Arc::new(Scribe {
+            user: settings.observer.clone(),
+            around: around.clone(),
+            dead: AtomicBool::new(false),
+        });
+        // Nobody sleeps, so nobody needs to be woken.
+        let (sender, reports) = reports(Arc::new(Wake::new(|| {})));
+        let routes = settings.routes.iter().enumerate();
+        let workers = routes.map(|(index, route)| {
+            let context = RouteContext {
+                route: RouteId(index as u16),
+                member: Arc::clone(&member),
+                reports: sender.clone(),
+                observer: Some(Arc::clone(&scribe) as Arc<dyn Observer>),
+            };
+            InlineWorkers::new(
+                route.handler.clone(),
+                route.concurrency,
+                context,
+                Arc::clone(&around.bell),
+            )
+        });
+        let pinned = settings
+            .routes
+            .iter()
+            .map(|route| match route.config().shape {
+                Shape::Pinned { workers } => workers,
+                Shape::Pool { .. } => 0,
+            });
+        Self {
+            workers: workers.collect(),
+            pinned: pinned.collect(),
+            core: settings.core(leases),
+            slots: settings.slots(SEED),
+            member,
+            reports,
+            scribe,
+            around: around.clone(),
+            assigned: BTreeMap::new(),
+            generation: 0,
+            ending: None,
+            stop_reason: None,
+            first_received: None,
+            last_completed: around.now(),
+            began: around.now(),
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        self.around.now()
+    }
+
+    pub(super) fn partitions(&self) -> Vec<TopicPartition> {
+        self.assigned.keys().cloned().collect()
+    }
+
+    pub(super) fn is_assigned(&self, partition: &TopicPartition) -> bool {
+        self.assigned.contains_key(partition)
+    }
+
+    pub(super) fn assign(&mut self, settings: &Settings, log: &Log, partition: &TopicPartition) {
+        if self.is_assigned(partition) || self.ending.is_some() {
+            return;
+        }
+        let now = self.now();
+        let slot = match self.slots.slot_of(&mut self.core, partition) {
+            Ok(slot) => slot,
+            Err(reason) => return self.stop_because(reason),
+        };
+        let first = match settings.start {
+            StartAt::Earliest => Offset::ZERO,
+            StartAt::Latest => log.end(partition),
+            StartAt::Timestamp(millis) => log.at_time(partition, millis),
+        };
+        let restored = log.restored(partition, first, settings.limits.max_window);
+        self.generation += 1;
+        self.member.set_fence(slot, Fence::new(self.generation));
+        let epoch = self.core.assigned(slot, &restored, now);
+        self.slots.set_epoch(slot, Some(epoch));
+        self.scribe.assigned(partition);
+        let assigned = Assigned {
+            slot,
+            epoch,
+            position: self.core.base(slot),
+            paused: false,
+        };
+        self.assigned.insert(partition.clone(), assigned);
+    }
+
+    /// Begins a revoke: nothing of the partition is started any more. `false` when it is not this member's.
+    pub(super) fn revoking(&mut self, partition: &TopicPartition) -> bool {
+        let Some(assigned) = self.assigned.get(partition) else {
+            return false;
+        };
+        self.core.revoking(assigned.slot);
+        self.scribe.revoked(partition);
+        self.take_all_back();
+        true
+    }
+
+    pub(super) fn is_quiet(&self, partition: &TopicPartition) -> bool {
+        let assigned = self.assigned.get(partition);
+        assigned.is_none_or(|assigned| self.core.is_quiet(assigned.slot))
+    }
+
+    pub(super) fn is_all_quiet(&self) -> bool {
+        self.core.is_all_quiet()
+    }
+
+    pub(super) fn is_drained(&self, until: Timestamp) -> bool {
+        self.core.is_drained(until)
+    }
+
+    /// Commits what can be, of one partition or of all.
+    pub(super) fn commit(
+        &mut self,
+        log: &mut Log,
+        reason: CommitReason,
+        partition: Option<&TopicPartition>,
+    ) {
+        let slot = partition.and_then(|name| Some([self.assigned.get(name)?.slot]));
+        let slots = slot.as_ref().map(<[PartitionSlot; 1]>::as_slice);
+        self.core.commit_now(reason, slots, self.now());
+        self.carry_out(log);
+    }
+
+    /// Ends an assignment; late results of it have no effect.
+    pub(super) fn let_go(&mut self, partition: &TopicPartition) {
+        if let Some(assigned) = self.assigned.remove(partition) {
+            self.slots.set_epoch(assigned.slot, None);
+            self.core.revoked(assigned.slot);
+        }
+    }
+
+    pub(super) fn lose(&mut self, partition: &TopicPartition) {
+        if self.is_assigned(partition) {
+            self.scribe.lost(partition);
+            self.let_go(partition);
+            self.take_all_back();
+        }
+    }
+
+    fn take_all_back(&mut self) {
+        for route in 0..self.workers.len() {
+            for worker in 0..self.pinned[route] {
+                let (route, worker) = (RouteId(route as u16), WorkerIndex(worker));
+                if self.core.holds_more_than_one(route, worker) {
+                    let mut tasks = Vec::new();
+                    self.workers[route.index()].take_back(worker, &mut tasks);
+                    self.core.taken_back(route, worker, &mut tasks, self.now());
+                }
+            }
+        }
+    }
+
+    pub(super) fn end(&mut self, ending: Ending) {
+        if self.ending == Some(Ending::Stop) {
+            return;
+        }
+        self.ending = Some(ending);
+        match ending {
+            Ending::Drain => self.core.begin_drain(self.now()),
+            Ending::Stop => {
+                self.core.begin_stop();
+                self.take_all_back();
+            }
+        }
+    }
+
+    fn stop_because(&mut self, reason: StopReason) {
+        self.stop_reason.get_or_insert(reason);
+        self.end(Ending::Stop);
+    }
+
+    /// One round: time, records, commands, one step of each route, results. `false` when nothing happened.
+    pub(super) fn turn(&mut self, log: &mut Log) -> bool {
+        let now = self.now();
+        if now >= self.core.next_deadline() {
+            self.core.tick(now);
+        }
+        let mut moved = self.fetch(log);
+        moved |= self.carry_out(log);
+        for route in 0..self.workers.len() {
+            moved |= self.workers[route].step();
+            while let Some(report) = self.reports.try_next() {
+                let spent = self.core.completed(report, now);
+                self.reports.recycle(spent);
+                self.last_completed = now;
+            }
+            moved |= self.carry_out(log);
+        }
+        moved
+    }
+
+    fn fetch(&mut self, log: &Log) -> bool {
+        if self.ending.is_some() {
+            return false;
+        }
+        let mut moved = false;
+        for name in self.partitions() {
+            moved |= self.fetch_partition(log, &name);
+        }
+        moved
+    }
+
+    fn fetch_partition(&mut self, log: &Log, name: &TopicPartition) -> bool {
+        let Some(assigned) = self.assigned.get_mut(name) else {
+            return false;
+        };
+        let end = log.end(name);
+        if assigned.paused || assigned.position >= end || self.core.is_full() {
+            return false;
+        }
+        let (slot, epoch) = (assigned.slot, assigned.epoch);
+        let mut arrivals = Vec::new();
+        let mut fault = None;
+        while arrivals.len() < FETCH {
+            let Some(record) = log.read(name, assigned.position) else {
+                break;
+            };
+            let offset = assigned.position;
+            let bytes = u32::try_from(record.payload_bytes() + RECORD_OVERHEAD).unwrap_or(u32::MAX);
+            let leader_epoch = record.leader_epoch();
+            match self.slots.lane(slot, offset, record, &self.member) {
+                Ok((lane, payload)) => arrivals.push(Arrival {
+                    offset,
+                    lane,
+                    bytes,
+                    leader_epoch,
+                    payload,
+                }),
+                Err(reason) => {
+                    fault = Some(reason);
+                    break;
+                }
+            }
+            assigned.position = offset.next();
+        }
+        let reached_end = assigned.position == end && fault.is_none();
+        let now = self.around.now();
+        self.first_received.get_or_insert(now);
+        self.core.records(slot, epoch, &mut arrivals, now);
+        if reached_end {
+            self.core.position_reached(slot, epoch, end);
+        }
+        if let Some(reason) = fault {
+            self.stop_because(reason);
+        }
+        true
+    }
+
+    fn carry_out(&mut self, log: &mut Log) -> bool {
+        let mut moved = false;
+        while let Some(command) = self.core.next_command() {
+            moved = true;
+            match command {
+                Command::Dispatch {
+                    route,
+                    worker,
+                    work,
+                } => {
+                    if let Some(spent) = self.workers[route.index()].dispatch(worker, work) {
+                        self.core.recycle(spent);
+                    }
+                }
+                Command::Reopen {
+                    route,
+                    worker,
+                    lane,
+                } => self.workers[route.index()].reopen(worker, lane),
+                Command::Commit(plan) => self.store(log, &plan),
+                Command::Pause(slot) => self.set_paused(slot, true),
+                Command::Resume(slot) => self.set_paused(slot, false),
+                Command::Stop(StopCause::Handler {
+                    slot,
+                    offset,
+                    reason,
+                }) => self.stop_because(StopReason::Handler {
+                    partition: self.slots.partition(slot).clone(),
+                    offset: offset.get(),
+                    reason,
+                }),
+                other => tracing::error!(?other, "a command that this engine does not know"),
+            }
+        }
+        moved
+    }
+
+    fn set_paused(&mut self, slot: PartitionSlot, paused: bool) {
+        for assigned in self.assigned.values_mut() {
+            if assigned.slot == slot {
+                assigned.paused = paused;
+            }
+        }
+    }
+
+    /// The broker takes a commit, and the member hears of it.
+    fn store(&mut self, log: &mut Log, plan: &CommitPlan) {
+        let mut answers = Vec::with_capacity(plan.partitions.len());
+        for part in &plan.partitions {
+            let text = commit_text(&part.map, &plan.limits);
+            let name = self.slots.partition(part.slot).clone();
+            answers.push(PartitionAnswer {
+                slot: part.slot,
+                epoch: part.epoch,
+                answer: CommitAnswer::Stored,
+                chars: text.text.len(),
+                inner_chars: text.inner_chars,
+                stripped: text.text.is_empty() && text.inner_chars > 0,
+            });
+            let base = part.map.base();
+            self.scribe.committed(&name, base.get(), &text.text);
+            log.commit(&name, base, part.leader_epoch, text.text);
+        }
+        let finished = CommitFinished {
+            plan: plan.id,
+            partitions: answers,
+            took: Duration::ZERO,
+        };
+        self.core.commit_finished(&finished, self.now());
+    }
+
+    /// When something is due that only time brings about.
+    pub(super) fn next_deadline(&self) -> Timestamp {
+        self.core.next_deadline()
+    }
+
+    /// Calls of async handlers that have not returned.
+    pub(super) fn running(&self) -> usize {
+        self.workers.iter().map(InlineWorkers::running).sum()
+    }
+
+    pub(super) fn buffered(&self) -> usize {
+        self.core.load().0
+    }
+
+    pub(super) fn completed(&self) -> u64 {
+        self.core.counters().completed
+    }
+
+    pub(super) fn report(&self) -> Report {
+        let counters = self.core.counters();
+        let running = self
+            .first_received
+            .map_or(Duration::ZERO, |first| self.last_completed.since(first));
+        Report {
+            records: counters.completed,
+            failed: counters.failed,
+            commits: counters.commits,
+            running,
+            assigned: self.now().since(self.began),
+            fetched_bytes: 0,
+            left_open: self.core.load().0,
+            left_running: self.running(),
+            all_committed: self.core.is_all_clean(),
+        }
+    }
+
+    /// What ends from now on is seen by nobody.
+    pub(super) fn die(&mut self) {
+        self.scribe.dead.store(true, Ordering::Relaxed);
+    }
+}

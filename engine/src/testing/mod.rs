@@ -1,0 +1,80 @@
+//! Tools for the tests of applications: the engine without a broker, and a broker without a machine.
+//!
+//! - [`TestEngine`] is the real state machine, the real commit texts and the real calls of handlers, over a log in
+//!   memory and a clock that moves when the test says so. No thread, no socket, no sleep: a test of a retry
+//!   policy that spans an hour takes a millisecond, and takes the same course every time.
+//! - [`MockBroker`] is librdkafka's broker inside the process, for tests of the whole, with the whole's timing.
+//!
+//! # Testing a handler
+//!
+//! ```
+//! use keyway::testing::TestEngine;
+//! use keyway::{Builder, ClientConfig, Keyway, Outcome, Record};
+//!
+//! // The application. What makes the builder is its own function, so that a test runs what production runs.
+//! fn charge(record: &Record) -> Result<Outcome, std::str::Utf8Error> {
+//!     let order = std::str::from_utf8(record.value().unwrap_or_default())?;
+//!     Ok(match order {
+//!         "test order" => Outcome::Skip,
+//!         "declined" if record.attempt() < 3 => Outcome::Retry { after: None },
+//!         _ => Outcome::Done,
+//!     })
+//! }
+//!
+//! fn billing(client: ClientConfig) -> Builder {
+//!     Keyway::builder(client).group("billing").topics(["orders"]).handler(charge)
+//! }
+//!
+//! // Its test.
+//! use std::time::Duration;
+//!
+//! let mut engine = TestEngine::new(billing(ClientConfig::new()))?;
+//! engine.feed("orders", 0, "ann", "declined");
+//! engine.feed("orders", 0, "ann", "book");
+//! engine.feed("orders", 0, "bob", "test order");
+//! engine.run();
+//! assert_eq!(engine.order_of("ann"), [0], "the book waits behind the order that was declined");
+//! engine.advance(Duration::from_secs(3));
+//! assert_eq!(engine.order_of("ann"), [0, 0, 0, 1]);
+//! assert_eq!(engine.committed("orders", 0).map(|commit| commit.offset), Some(3));
+//! # Ok::<(), keyway::BuildError>(())
+//! ```
+//!
+//! # What would a crash repeat?
+//!
+//! ```
+//! # use keyway::testing::TestEngine;
+//! # use keyway::{ClientConfig, Keyway, Outcome, Record};
+//! # use std::time::Duration;
+//! let mut engine = TestEngine::new(
+//!     Keyway::builder(ClientConfig::new()).group("g").topics(["t"]).handler(|record: &Record| {
+//!         match record.key() {
+//!             Some(b"poison") => Outcome::Failed("the dependency is down".into()),
+//!             _ => Outcome::Done,
+//!         }
+//!     }),
+//! )?;
+//! engine.feed_all("t", 0, [("poison", "a"), ("good", "b"), ("good", "c")]);
+//! engine.advance(Duration::from_millis(1500));
+//! let commit = engine.committed("t", 0).expect("a commit each second");
+//! assert_eq!(commit.offset, 0, "the lowest incomplete record");
+//! assert_eq!(commit.map.hole_count(), 1, "the two good ones are known to be complete");
+//!
+//! let before = engine.attempts().len();
+//! engine.crash().run();
+//! let again: Vec<_> = engine.attempts()[before..].iter().map(|attempt| attempt.id.offset).collect();
+//! assert_eq!(again, [0]);
+//! # Ok::<(), keyway::BuildError>(())
+//! ```
+
+mod engine;
+mod journal;
+mod life;
+mod log;
+#[cfg(test)]
+mod tests;
+
+pub use self::engine::TestEngine;
+pub use self::journal::{Attempt, AttemptOutcome};
+pub use self::log::{Commit, TestRecord};
+pub use crate::kafka::{MockBroker, MockError, MockFault, MockRequest};
