@@ -55,7 +55,10 @@ fn a_second_member_takes_over_what_the_first_one_gives_back() {
     for strategy in ["range", "cooperative-sticky"] {
         let broker = broker(2);
         let mut config = properties(&broker);
-        config.set("partition.assignment.strategy", strategy);
+        config
+            .set("partition.assignment.strategy", strategy)
+            // So long does the mock wait for members in each rebalance.
+            .set("session.timeout.ms", "2000");
         let mut first = Member::open(&config);
         first.take_assignment(|_| 0);
 
@@ -91,7 +94,9 @@ fn a_rebalance_does_not_skip_the_record_behind_an_end() {
             .expect("produced");
     }
     let mut config = properties(&broker);
-    config.set("partition.assignment.strategy", "cooperative-sticky");
+    config
+        .set("partition.assignment.strategy", "cooperative-sticky")
+        .set("session.timeout.ms", "2000");
     let mut first = Member::open(&config);
     first.take_assignment(|_| 0);
     let ends = |first: &Member| {
