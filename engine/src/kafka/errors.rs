@@ -122,10 +122,6 @@ impl ClientError {
         }
     }
 
-    pub(super) fn of_code(number: i32) -> Self {
-        Self::of(Failure::of_code(number))
-    }
-
     /// The error number, where there is one.
     pub fn code(&self) -> Option<&ErrorCode> {
         match self {
