@@ -1,12 +1,4 @@
-//! The `keyway` command: Keyway's formats and its engine for people who don't write Rust.
-//!
-//! Results go to stdout, diagnostics to stderr. The JSON on stdout is a contract under semver.
-//!
-//! | exit code | meaning |
-//! |---|---|
-//! | 0 | success |
-//! | 1 | a negative finding: records stayed incomplete, the engine had to stop |
-//! | 2 | bad usage or bad input |
+#![doc = include_str!("../README.md")]
 
 mod exit;
 mod metadata;
@@ -30,6 +22,10 @@ const DEFAULT_LOG: &str = "warn,keyway=info";
 struct Cli {
     #[command(subcommand)]
     command: Command,
+
+    /// Nothing but JSON: no progress on the terminal
+    #[arg(long, global = true)]
+    json: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -46,7 +42,7 @@ fn main() -> ExitCode {
     log_to_stderr();
     match cli.command {
         Command::Metadata(command) => metadata::execute(command),
-        Command::Run(args) => run::execute(*args),
+        Command::Run(args) => run::execute(*args, cli.json),
     }
 }
 

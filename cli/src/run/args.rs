@@ -85,10 +85,6 @@ pub(crate) struct Args {
     /// [default: 10000,100,100]
     #[arg(long, value_name = "N,KEYS,SIZE", value_parser = Generate::parse)]
     pub(super) generate: Option<Generate>,
-
-    /// Nothing but the JSON line: no progress on the terminal
-    #[arg(long)]
-    pub(super) json: bool,
 }
 
 /// Which records run one after another.

@@ -40,8 +40,8 @@ enum Refusal {
     Failed(String),
 }
 
-pub(crate) fn execute(args: Args) -> ExitCode {
-    match run(args) {
+pub(crate) fn execute(args: Args, json: bool) -> ExitCode {
+    match run(&args, json) {
         Ok(code) => code,
         Err(Refusal::BadInput(fault)) => {
             eprintln!("keyway: {fault}");
@@ -54,7 +54,7 @@ pub(crate) fn execute(args: Args) -> ExitCode {
     }
 }
 
-fn run(args: Args) -> Result<ExitCode, Refusal> {
+fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     // Before anything takes time, so that a signal finds somebody who listens.
     let signals = signals::listen()
         .map_err(|error| Refusal::Failed(format!("signals can't be received: {error}")))?;
@@ -65,13 +65,13 @@ fn run(args: Args) -> Result<ExitCode, Refusal> {
         })?),
     };
     // Lives as long as the engine: its broker ends with it.
-    let mock = MockWorld::start(&args)?;
-    let client = config::client(&args, mock.as_ref())?;
-    let start_at = config::start(&args, &client);
-    let topics = config::topics(&args, mock.as_ref())?;
+    let mock = MockWorld::start(args)?;
+    let client = config::client(args, mock.as_ref())?;
+    let start_at = config::start(args, &client);
+    let topics = config::topics(args, mock.as_ref())?;
     let gauge = Arc::new(Gauge::default());
 
-    let route = handlers::route(&args, &gauge).ordering(match args.ordering {
+    let route = handlers::route(args, &gauge).ordering(match args.ordering {
         Ordering::Key => keyway::Ordering::Key,
         Ordering::Partition => keyway::Ordering::Partition,
         Ordering::Unordered => keyway::Ordering::Unordered,
@@ -97,11 +97,7 @@ fn run(args: Args) -> Result<ExitCode, Refusal> {
         signals,
         until_idle: args.until_idle,
         events: fault,
-        progress: if args.json {
-            None
-        } else {
-            Progress::on_terminal()
-        },
+        progress: if json { None } else { Progress::on_terminal() },
     };
     let end = watch.until_end();
     Ok(summary::conclude(&end, &engine.status(), &gauge))

@@ -15,19 +15,19 @@ use tempfile::TempDir;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The command with these arguments, a word each.
-pub fn keyway(arguments: &str) -> Command {
+pub(crate) fn keyway(arguments: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_keyway"));
     command.args(arguments.split_whitespace());
     command
 }
 
 /// Runs it to its end.
-pub fn output(arguments: &str) -> Output {
+pub(crate) fn output(arguments: &str) -> Output {
     keyway(arguments).stdin(Stdio::null()).output().unwrap()
 }
 
 /// Exit code and the JSON on stdout.
-pub fn answer(command: &mut Command) -> (i32, Value) {
+pub(crate) fn answer(command: &mut Command) -> (i32, Value) {
     let output = command.stdin(Stdio::null()).output().unwrap();
     let code = output.status.code().unwrap();
     let json = serde_json::from_slice(&output.stdout);
@@ -38,7 +38,7 @@ pub fn answer(command: &mut Command) -> (i32, Value) {
 }
 
 /// The answers to lines on stdin.
-pub fn answers(arguments: &str, input: &[u8]) -> Vec<Value> {
+pub(crate) fn answers(arguments: &str, input: &[u8]) -> Vec<Value> {
     let mut child = keyway(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -57,14 +57,14 @@ pub fn answers(arguments: &str, input: &[u8]) -> Vec<Value> {
 }
 
 /// A run against the broker inside the process, with an event log.
-pub struct Run {
+pub(crate) struct Run {
     child: Child,
     events: PathBuf,
     _folder: TempDir,
 }
 
 impl Run {
-    pub fn start(arguments: &str) -> Self {
+    pub(crate) fn start(arguments: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let events = folder.path().join("events.jsonl");
         let child = keyway("run --brokers mock --events")
@@ -82,7 +82,7 @@ impl Run {
         }
     }
 
-    pub fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         let id = self.child.id().to_string();
         let status = Command::new("kill")
             .args(["-s", name, &id])
@@ -91,12 +91,12 @@ impl Run {
         assert!(status.success());
     }
 
-    pub fn events(&self) -> Vec<Event> {
+    pub(crate) fn events(&self) -> Vec<Event> {
         read_events(&self.events)
     }
 
     /// Waits until the event log shows something.
-    pub fn wait_until(&mut self, what: &str, condition: impl Fn(&[Event]) -> bool) {
+    pub(crate) fn wait_until(&mut self, what: &str, condition: impl Fn(&[Event]) -> bool) {
         let deadline = Instant::now() + PATIENCE;
         while !condition(&self.events()) {
             assert!(Instant::now() < deadline, "{what}: never");
@@ -110,7 +110,7 @@ impl Run {
     }
 
     /// Waits for the end: how it exited, the closing line if there is one, and all events.
-    pub fn end(mut self) -> (ExitStatus, Option<Value>, Vec<Event>) {
+    pub(crate) fn end(mut self) -> (ExitStatus, Option<Value>, Vec<Event>) {
         let deadline = Instant::now() + PATIENCE;
         while self.child.try_wait().unwrap().is_none() {
             if Instant::now() > deadline {
@@ -131,7 +131,7 @@ impl Run {
     }
 
     /// As [`Run::end`], for a run that has to succeed.
-    pub fn success(self) -> (Value, Vec<Event>) {
+    pub(crate) fn success(self) -> (Value, Vec<Event>) {
         let (status, summary, events) = self.end();
         assert_eq!(status.code(), Some(0), "{summary:?}");
         (summary.unwrap(), events)
@@ -139,29 +139,29 @@ impl Run {
 }
 
 /// A line of the event log.
-pub struct Event(pub Value);
+pub(crate) struct Event(pub(crate) Value);
 
 impl Event {
-    pub fn is(&self, kind: &str) -> bool {
+    pub(crate) fn is(&self, kind: &str) -> bool {
         self.0["event"] == kind
     }
 
     /// Topic, partition and offset.
-    pub fn place(&self) -> (String, i64, i64) {
+    pub(crate) fn place(&self) -> (String, i64, i64) {
         let (topic, partition) = self.partition();
         (topic, partition, self.0["offset"].as_i64().unwrap())
     }
 
-    pub fn partition(&self) -> (String, i64) {
+    pub(crate) fn partition(&self) -> (String, i64) {
         let topic = self.0["topic"].as_str().unwrap();
         (topic.to_owned(), self.0["partition"].as_i64().unwrap())
     }
 
-    pub fn key(&self) -> Option<String> {
+    pub(crate) fn key(&self) -> Option<String> {
         self.0["key"].as_str().map(str::to_owned)
     }
 
-    pub fn attempt(&self) -> i64 {
+    pub(crate) fn attempt(&self) -> i64 {
         self.0["attempt"].as_i64().unwrap()
     }
 }
@@ -178,6 +178,6 @@ fn read_events(path: &Path) -> Vec<Event> {
         .collect()
 }
 
-pub fn count(events: &[Event], kind: &str) -> usize {
+pub(crate) fn count(events: &[Event], kind: &str) -> usize {
     events.iter().filter(|event| event.is(kind)).count()
 }
