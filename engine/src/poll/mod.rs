@@ -13,6 +13,7 @@
 mod commits;
 mod inbox;
 mod rebalance;
+mod repeats;
 mod restore;
 mod shutdown;
 mod slots;
@@ -30,6 +31,7 @@ use keyway_offsets::Offset;
 pub(crate) use self::commits::{CommitJob, Committer, Owned};
 pub(crate) use self::inbox::{Inbound, Inbox, InboxSender, inbox};
 use self::rebalance::Rebalancing;
+use self::repeats::Repeats;
 pub(crate) use self::restore::{RestoreJob, RestorePolicy, Restorer};
 use self::shutdown::Shutdown;
 pub(crate) use self::slots::{Slots, panic_text};
@@ -103,6 +105,7 @@ pub(crate) struct LoopState {
     first_received: Option<Timestamp>,
     last_completion: Option<Timestamp>,
     denied: Option<ClientError>,
+    repeats: Repeats,
     full_since_poll: Timestamp,
 }
 
@@ -430,7 +433,12 @@ impl PollLoop {
                 self.state.denied = Some(error);
             }
             ClientError::Fatal { .. } => self.stop_because(StopReason::Client(error), now),
-            _ => tracing::warn!(%error, "the client goes on trying"),
+            ClientError::Transient { ref code, .. } => {
+                if self.state.repeats.say(code.number, now) {
+                    tracing::warn!(%error, "the client goes on trying");
+                }
+            }
+            ClientError::Closed => tracing::warn!(%error, "the client goes on trying"),
         }
     }
 
