@@ -8,3 +8,4 @@ mod hex;
 pub mod java;
 pub mod peer;
 pub mod wait;
+pub mod world;

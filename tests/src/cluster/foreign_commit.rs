@@ -10,7 +10,9 @@
 use std::{ptr, slice};
 
 use rdkafka::TopicPartitionList;
-use rdkafka_sys::{rd_kafka_mem_malloc, rd_kafka_topic_partition_t};
+use rdkafka_sys::{
+    rd_kafka_mem_malloc, rd_kafka_topic_partition_get_leader_epoch, rd_kafka_topic_partition_t,
+};
 
 use super::Committed;
 
@@ -39,27 +41,33 @@ fn read(entry: &rd_kafka_topic_partition_t) -> Committed {
             slice::from_raw_parts(entry.metadata.cast::<u8>(), entry.metadata_size).to_vec()
         },
     };
+    // SAFETY: the entry is alive, and the call only reads it.
+    let epoch = unsafe { rd_kafka_topic_partition_get_leader_epoch(entry) };
     Committed {
         partition: entry.partition,
         offset: entry.offset,
         metadata,
+        leader_epoch: Some(epoch).filter(|&epoch| epoch >= 0),
     }
 }
 
-/// Gives the list's only entry this metadata.
-pub(super) fn attach(list: &mut TopicPartitionList, metadata: &[u8]) {
-    assert_eq!(list.count(), 1, "metadata belongs to one entry");
-    if metadata.is_empty() {
-        return;
-    }
-    // SAFETY: the list is alive, borrowed exclusively and has one entry without metadata. The copy comes from
-    // librdkafka's allocator, with which the list frees it.
-    unsafe {
-        let entry = &mut *(*list.ptr()).elems;
-        assert!(entry.metadata.is_null(), "the entry has metadata already");
-        let copy = rd_kafka_mem_malloc(ptr::null_mut(), metadata.len());
-        ptr::copy_nonoverlapping(metadata.as_ptr(), copy.cast::<u8>(), metadata.len());
-        entry.metadata = copy;
-        entry.metadata_size = metadata.len();
+/// Gives each of the list's entries its metadata, in their order.
+pub(super) fn attach(list: &mut TopicPartitionList, metadata: &[&[u8]]) {
+    assert_eq!(list.count(), metadata.len(), "each entry has its metadata");
+    for (at, text) in metadata
+        .iter()
+        .enumerate()
+        .filter(|(_, text)| !text.is_empty())
+    {
+        // SAFETY: the list is alive, borrowed exclusively, and has an entry at `at`, without metadata. The copy comes
+        // from librdkafka's allocator, with which the list frees it.
+        unsafe {
+            let entry = &mut *(*list.ptr()).elems.add(at);
+            assert!(entry.metadata.is_null(), "the entry has metadata already");
+            let copy = rd_kafka_mem_malloc(ptr::null_mut(), text.len());
+            ptr::copy_nonoverlapping(text.as_ptr(), copy.cast::<u8>(), text.len());
+            entry.metadata = copy;
+            entry.metadata_size = text.len();
+        }
     }
 }

@@ -17,6 +17,8 @@ pub struct Committed {
     pub offset: i64,
     /// The commit's metadata as the broker gave it back, whatever it is; empty when there is none.
     pub metadata: Vec<u8>,
+    /// The leader epoch that the commit carried, if it carried one.
+    pub leader_epoch: Option<i32>,
 }
 
 impl Cluster {
@@ -43,15 +45,29 @@ impl Cluster {
         offset: i64,
         metadata: &[u8],
     ) -> Result<(), RDKafkaErrorCode> {
+        self.commit_all_as_other_program(group, topic, &[(partition, offset, metadata)])
+    }
+
+    /// As [`commit_as_other_program`](Self::commit_as_other_program), of many partitions in one request: partition,
+    /// offset and metadata of each.
+    pub fn commit_all_as_other_program(
+        &self,
+        group: &str,
+        topic: &str,
+        commits: &[(i32, i64, &[u8])],
+    ) -> Result<(), RDKafkaErrorCode> {
         let consumer = self.outsider(group);
         let mut list = TopicPartitionList::new();
-        list.add_partition_offset(topic, partition, Offset::Offset(offset))
-            .expect("an offset from a test is valid");
-        foreign_commit::attach(&mut list, metadata);
+        for &(partition, offset, _) in commits {
+            list.add_partition_offset(topic, partition, Offset::Offset(offset))
+                .expect("an offset from a test is valid");
+        }
+        let texts: Vec<&[u8]> = commits.iter().map(|&(_, _, metadata)| metadata).collect();
+        foreign_commit::attach(&mut list, &texts);
         match consumer.commit(&list, CommitMode::Sync) {
             Ok(()) => Ok(()),
             Err(KafkaError::ConsumerCommit(code)) => Err(code),
-            Err(error) => panic!("no commit for {group} on {topic}[{partition}]: {error}"),
+            Err(error) => panic!("no commit for {group} on {topic}: {error}"),
         }
     }
 

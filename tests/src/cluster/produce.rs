@@ -61,11 +61,13 @@ impl Cluster {
         topic: &str,
         records: impl IntoIterator<Item = R>,
     ) -> Vec<Produced> {
-        // One for all calls: a new one needs a second for its producer id.
-        let producer = self
-            .producer
-            .get_or_init(|| producer(self.client().set("enable.idempotence", "true")));
-        send(producer, topic, records)
+        send(self.producer(), topic, records)
+    }
+
+    /// One for all calls: a new one needs a second for its producer id.
+    pub(super) fn producer(&self) -> &Producer {
+        self.producer
+            .get_or_init(|| producer(self.client().set("enable.idempotence", "true")))
     }
 
     /// Produces the records in one transaction and commits or aborts it. Either way they take up offsets, and so does

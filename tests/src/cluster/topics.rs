@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use rdkafka::admin::{AdminOptions, NewTopic, TopicReplication};
+use rdkafka::admin::{AdminOptions, NewPartitions, NewTopic, TopicReplication};
 use rdkafka::consumer::Consumer as _;
+use rdkafka::producer::Producer as _;
 use rdkafka::metadata::MetadataPartition;
 use rdkafka::{Offset, TopicPartitionList};
 
@@ -32,6 +33,27 @@ impl Cluster {
                     .then_some(())
             },
         );
+    }
+
+    /// Adds partitions to a topic until it has so many, and waits until each has a leader.
+    pub fn add_partitions(&self, name: &str, partitions: i32) {
+        let wanted = usize::try_from(partitions).expect("a count of partitions");
+        let more = NewPartitions::new(name, wanted);
+        let made = blocking::wait_for(self.admin.create_partitions([&more], &admin_options()));
+        let made = made.unwrap_or_else(|error| panic!("topic {name} has not grown: {error}"));
+        for made in made {
+            if let Err((_, why)) = made {
+                panic!("topic {name} has not grown: {why}");
+            }
+        }
+        // The producer that all calls share refuses records for partitions that it has not heard of.
+        let producer = self.producer();
+        wait::until("every new partition has a leader", PATIENCE, || {
+            let heard = producer.client().fetch_metadata(Some(name), Duration::from_secs(5)).ok()?;
+            let known = heard.topics().first()?.partitions().len();
+            (known == wanted && (0..partitions).all(|partition| self.leader(name, partition).is_some()))
+                .then_some(())
+        });
     }
 
     /// Deletes the records of a partition below `before`: its log then starts there.
@@ -122,7 +144,7 @@ impl Cluster {
     }
 
     /// How many partitions a topic has.
-    pub(super) fn partitions(&self, topic: &str) -> i32 {
+    pub fn partitions(&self, topic: &str) -> i32 {
         wait::until("a topic's partitions", PATIENCE, || {
             let metadata = self
                 .admin

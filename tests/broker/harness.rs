@@ -1,6 +1,7 @@
 //! The harness itself: each way to a cluster that is possible here comes up and does what the tests rely on.
 //!
-//! The way that this machine can't go is named as missing instead; with neither the tests fail.
+//! The way that this machine can't go is named as missing instead; with neither the tests fail. What takes long is
+//! ignored, and run by `cargo test -p keyway-tests -- --ignored long`.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::TcpStream;
@@ -16,17 +17,52 @@ use rdkafka::types::RDKafkaErrorCode;
 const PATIENCE: Duration = Duration::from_secs(90);
 
 #[test]
-fn a_docker_engine_gives_a_cluster() {
-    a_cluster_does_what_tests_rely_on(Way::Docker, Way::Process);
+fn the_shared_cluster_does_what_tests_rely_on() {
+    let cluster = Cluster::start();
+    let named = ["KEYWAY_BROKERS", "KEYWAY_CLUSTER"]
+        .iter()
+        .any(|name| env::var_os(name).is_some());
+    if !named && Way::Docker.possible().is_ok() {
+        assert_eq!(
+            cluster.way(),
+            Way::Docker,
+            "a Docker engine comes before plain processes"
+        );
+    }
+    records_come_back_with_keys_headers_and_tombstones(cluster);
+    transactions_leave_markers_and_aborted_records_behind(cluster);
+    deleted_records_move_the_start_of_the_log(cluster);
+    metadata_of_4096_characters_is_stored_and_4097_refused(cluster);
+    metadata_is_text_to_the_broker(cluster);
 }
 
 #[test]
 fn a_jdk_and_maven_give_a_cluster() {
-    a_cluster_does_what_tests_rely_on(Way::Process, Way::Docker);
+    a_way_gives_a_cluster(
+        Way::Process,
+        Way::Docker,
+        a_killed_node_comes_back_at_the_same_address,
+    );
 }
 
 #[test]
-fn three_nodes_survive_the_death_and_the_sleep_of_one() {
+#[ignore = "long: all of it by either way; `cargo test -p keyway-tests -- --ignored long`"]
+fn long_each_way_gives_a_cluster_that_does_what_tests_rely_on() {
+    let all = |cluster: &Cluster| {
+        records_come_back_with_keys_headers_and_tombstones(cluster);
+        transactions_leave_markers_and_aborted_records_behind(cluster);
+        deleted_records_move_the_start_of_the_log(cluster);
+        metadata_of_4096_characters_is_stored_and_4097_refused(cluster);
+        metadata_is_text_to_the_broker(cluster);
+        a_killed_node_comes_back_at_the_same_address(cluster);
+    };
+    a_way_gives_a_cluster(Way::Docker, Way::Process, all);
+    a_way_gives_a_cluster(Way::Process, Way::Docker, all);
+}
+
+#[test]
+#[ignore = "long: three nodes, half a minute; `cargo test -p keyway-tests -- --ignored long`"]
+fn long_three_nodes_survive_the_death_and_the_sleep_of_one() {
     let cluster = Cluster::with(Config {
         nodes: 3,
         ..Config::default()
@@ -64,10 +100,19 @@ fn three_nodes_survive_the_death_and_the_sleep_of_one() {
 
 #[test]
 fn a_cluster_ends_with_the_process_that_started_it_even_when_that_is_killed() {
-    for way in [Way::Docker, Way::Process]
-        .into_iter()
-        .filter(|way| way.possible().is_ok())
-    {
+    let possible = |way: &Way| way.possible().is_ok();
+    ends_with_its_process([Way::Docker, Way::Process].into_iter().find(possible));
+}
+
+#[test]
+#[ignore = "long: the other way, too; `cargo test -p keyway-tests -- --ignored long`"]
+fn long_a_cluster_of_either_way_ends_with_its_process() {
+    let possible = |way: &Way| way.possible().is_ok();
+    ends_with_its_process([Way::Docker, Way::Process].into_iter().filter(possible));
+}
+
+fn ends_with_its_process(ways: impl IntoIterator<Item = Way>) {
+    for way in ways {
         let mut other = another_process()
             .env("KEYWAY_CLUSTER", way.to_string())
             .spawn()
@@ -117,7 +162,12 @@ fn where_no_way_is_open_the_failure_names_what_is_missing() {
 fn another_process() -> Command {
     let mut command = Command::new(env::current_exe().expect("the system knows what runs"));
     command
-        .args(["--exact", "somebody_else", "--ignored", "--nocapture"])
+        .args([
+            "--exact",
+            "harness::somebody_else",
+            "--ignored",
+            "--nocapture",
+        ])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped());
     for name in ["KEYWAY_BROKERS", "KEYWAY_CLUSTER", "JAVA_HOME"] {
@@ -147,7 +197,7 @@ fn somebody_else() {
 }
 
 /// `other` has to be possible where `way` is not: a machine with neither must not pass.
-fn a_cluster_does_what_tests_rely_on(way: Way, other: Way) {
+fn a_way_gives_a_cluster(way: Way, other: Way, does: impl Fn(&Cluster)) {
     if let Err(missing) = way.possible() {
         other
             .possible()
@@ -163,12 +213,7 @@ fn a_cluster_does_what_tests_rely_on(way: Way, other: Way) {
         },
     );
     assert_eq!(cluster.way(), way);
-    records_come_back_with_keys_headers_and_tombstones(&cluster);
-    transactions_leave_markers_and_aborted_records_behind(&cluster);
-    deleted_records_move_the_start_of_the_log(&cluster);
-    metadata_of_4096_characters_is_stored_and_4097_refused(&cluster);
-    metadata_is_text_to_the_broker(&cluster);
-    a_killed_node_comes_back_at_the_same_address(&cluster);
+    does(&cluster);
 }
 
 fn records_come_back_with_keys_headers_and_tombstones(cluster: &Cluster) {
@@ -278,7 +323,8 @@ fn metadata_of_4096_characters_is_stored_and_4097_refused(cluster: &Cluster) {
         [Committed {
             partition: 1,
             offset: 42,
-            metadata: text(4096)
+            metadata: text(4096),
+            leader_epoch: None,
         }]
     );
 }
@@ -296,7 +342,8 @@ fn metadata_is_text_to_the_broker(cluster: &Cluster) {
         [Committed {
             partition: 0,
             offset: 1,
-            metadata: "\u{fffd}\u{fffd}\0ok".into()
+            metadata: "\u{fffd}\u{fffd}\0ok".into(),
+            leader_epoch: None,
         }]
     );
 }

@@ -1,0 +1,3 @@
+//! Keyway beside Java's Parallel Consumer, in one group, over the same broker.
+
+mod alone;
