@@ -47,6 +47,7 @@ fn request<Q: DeserializeOwned>(line: &[u8]) -> Result<Q, Refusal> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use serde::Deserialize;
 

@@ -91,6 +91,7 @@ fn properties(text: &str) -> Result<Vec<(String, String)>, String> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
