@@ -95,6 +95,7 @@ impl<P, G: Gate<P>> Core<P, G> {
             // It was never started, whatever has become of its assignment.
             if let Some(left) = &mut self.starts_left {
                 *left += 1;
+                self.queue_behind_limit(now);
             }
         }
         let dropped = mutated(Mutant::RevokeDropsCompletions)

@@ -189,6 +189,7 @@ impl<P, G: Gate<P>> Core<P, G> {
         let partition = &mut self.partitions[slot.index()];
         partition.ready.clear();
         partition.behind_map.clear();
+        partition.behind_limit.clear();
         self.held.retain(|(held, _), _| *held != slot);
     }
 
@@ -236,9 +237,11 @@ impl<P, G: Gate<P>> Core<P, G> {
         self.leases.set_stopping();
     }
 
-    /// At most `records` further records are ever started; the rest wait.
+    /// At most `records` further records are ever started; the rest wait. Further attempts are no starts.
     pub fn limit_starts(&mut self, records: u64) {
         self.starts_left = Some(records);
+        // Where none of them is due later: they waited for nothing but a start.
+        self.queue_behind_limit(Timestamp::NEVER);
     }
 
     /// The next command, in the order in which they are to be carried out.
@@ -290,8 +293,7 @@ impl<P, G: Gate<P>> Core<P, G> {
     /// and no retry is due by then.
     pub fn is_drained(&self, until: Timestamp) -> bool {
         self.totals.out == 0
-            && (self.starts_left == Some(0)
-                || self.routes.iter().all(|route| route.queue.is_empty()))
+            && self.routes.iter().all(|route| route.queue.is_empty())
             && self.retries.next() > until
     }
 

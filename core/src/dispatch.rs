@@ -255,6 +255,15 @@ impl<P, G: Gate<P>> Core<P, G> {
         self.flush(route);
     }
 
+    /// The limit leaves a start again: lanes that waited for one may run.
+    pub(crate) fn queue_behind_limit(&mut self, now: Timestamp) {
+        for slot in 0..self.partitions.len() {
+            for index in std::mem::take(&mut self.partitions[slot].behind_limit) {
+                self.queue_lane(index, now);
+            }
+        }
+    }
+
     pub(crate) fn fill_all(&mut self, now: Timestamp) {
         for route in 0..self.routes.len() {
             let route = RouteId(route as u16);
@@ -274,7 +283,7 @@ impl<P, G: Gate<P>> Core<P, G> {
         }
         match self.routes[route.index()].config.shape {
             Shape::Pinned { .. } => {
-                while self.starts_left != Some(0) && self.peek_lane(route).is_some() {
+                while self.peek_lane(route).is_some() {
                     let Some(worker) = self.routes[route.index()].place() else {
                         break;
                     };
@@ -285,7 +294,7 @@ impl<P, G: Gate<P>> Core<P, G> {
                 }
             }
             Shape::Pool { .. } => {
-                while self.starts_left != Some(0) && self.routes[route.index()].pool_has_room() {
+                while self.routes[route.index()].pool_has_room() {
                     let Some(index) = self.next_lane(route) else {
                         break;
                     };
@@ -306,15 +315,19 @@ impl<P, G: Gate<P>> Core<P, G> {
                 continue;
             };
             let lane = self.lanes.get_mut(index);
-            if lane
-                .front()
-                .is_some_and(|offset| partition.map_allows(offset))
-            {
+            let front = lane.waiting.front().map(|waiting| &waiting.task.at);
+            let allowed = front.is_some_and(|at| partition.map_allows(at.offset));
+            if allowed && front.is_some_and(|at| may_start(self.starts_left, at)) {
                 return Some(index);
             }
             partition.ready.pop_front();
-            lane.state = LaneState::BehindMap;
-            partition.behind_map.push(index);
+            if allowed {
+                lane.state = LaneState::BehindLimit;
+                partition.behind_limit.push(index);
+            } else {
+                lane.state = LaneState::BehindMap;
+                partition.behind_map.push(index);
+            }
         }
     }
 
@@ -336,12 +349,13 @@ impl<P, G: Gate<P>> Core<P, G> {
 
     /// The next waiting record of a lane if it may run now.
     fn take_next(&mut self, index: LaneIndex) -> Option<Waiting<P>> {
-        if self.starts_left == Some(0) {
-            return None;
-        }
         let lane = self.lanes.get_mut(index);
         let front = lane.waiting.front()?;
-        if front.held || !self.partitions[lane.slot.index()].map_allows(front.task.at.offset) {
+        let partition = &self.partitions[lane.slot.index()];
+        if front.held
+            || !partition.map_allows(front.task.at.offset)
+            || !may_start(self.starts_left, &front.task.at)
+        {
             return None;
         }
         lane.waiting.pop_front()
@@ -380,7 +394,7 @@ impl<P, G: Gate<P>> Core<P, G> {
 
     fn fill_batches(&mut self, route: RouteId, batch: BatchConfig, now: Timestamp) {
         self.routes[route.index()].batch_waits_for_room = false;
-        while self.peek_lane(route).is_some() && self.starts_left != Some(0) {
+        while self.peek_lane(route).is_some() {
             if !self.batch_may_go(route, batch, now) {
                 return;
             }
@@ -582,6 +596,11 @@ impl<P, G: Gate<P>> Core<P, G> {
         }
         bounds
     }
+}
+
+/// Whether the limit of starts lets a record go: a further attempt is no further start.
+fn may_start(starts_left: Option<u64>, at: &TaskRef) -> bool {
+    starts_left != Some(0) || at.attempt > 1
 }
 
 /// Records that may come in beyond the bound while the engine takes one now and then to have its callbacks

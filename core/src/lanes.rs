@@ -47,6 +47,8 @@ pub(crate) enum LaneState {
     Ready,
     /// The hole map is too long: only records below its highest complete offset may run.
     BehindMap,
+    /// The limit of starts is reached, and its first record was never started.
+    BehindLimit,
     /// A retry is due at this time.
     Due(Timestamp),
     /// The gate holds its first record.

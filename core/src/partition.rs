@@ -35,6 +35,8 @@ pub(crate) struct Partition {
     pub(crate) in_route_queue: bool,
     /// Lanes that wait for the map to shrink.
     pub(crate) behind_map: Vec<LaneIndex>,
+    /// Lanes that wait for a start that the limit leaves.
+    pub(crate) behind_limit: Vec<LaneIndex>,
     /// Records received and not complete.
     pub(crate) buffered: usize,
     /// Their bytes.
@@ -57,6 +59,7 @@ impl Partition {
             ready: VecDeque::new(),
             in_route_queue: false,
             behind_map: Vec::new(),
+            behind_limit: Vec::new(),
             buffered: 0,
             buffered_bytes: 0,
             out: 0,

@@ -87,6 +87,33 @@ fn a_limit_of_starts_is_kept_and_retries_do_not_count() {
 }
 
 #[test]
+fn at_the_limit_of_starts_a_retry_still_runs() {
+    let mut world = World::new(pool(8));
+    world.with(|core, _| core.limit_starts(1));
+    world.arrive(&[(0, "a"), (1, "b")]);
+    world.fail(&[0]);
+    world.wait(RETRY_DELAY);
+    assert_eq!(world.running(), [0]);
+    assert_eq!(world.attempt(0), 2);
+}
+
+#[test]
+fn a_start_that_comes_back_at_the_limit_goes_to_one_that_waits() {
+    let mut world = World::new(pool(8));
+    world.with(|core, _| core.limit_starts(1));
+    world.arrive(&[(0, "a"), (1, "b")]);
+    assert!(!world.core.is_drained(world.now));
+    world.give_back(&[0]);
+    assert_eq!(world.running().len(), 1);
+    let running = world.running();
+    world.done(&running);
+    assert!(
+        world.core.is_drained(world.now),
+        "the other has no start left"
+    );
+}
+
+#[test]
 fn what_came_back_unstarted_does_not_count_as_a_start_even_after_its_assignment() {
     let mut world = World::new(pinned(1));
     world.with(|core, _| core.limit_starts(1));
