@@ -24,7 +24,7 @@ struct Cli {
     command: Command,
 
     /// Nothing but JSON: no progress on the terminal
-    #[arg(long, global = true)]
+    #[arg(long, global = true, display_order = 1000)]
     json: bool,
 }
 
@@ -33,7 +33,6 @@ enum Command {
     /// Read or write the metadata string beside a committed offset
     #[command(subcommand)]
     Metadata(metadata::Command),
-    /// Process the records of topics as a member of a group
     Run(Box<run::Args>),
 }
 

@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::answer::{Refusal, True, offset};
 
+/// Say what a committed metadata string means
+///
 /// Answers {"ok":true,"committed":..,"text_format":"base64|empty","encoding":..,"highest_seen":..,
 /// "incomplete":[[first,last],..],"rider":{"state":"none"}}, or {"ok":false,"error":..,"detail":..} with exit code 2
 /// when the text is not a hole map.

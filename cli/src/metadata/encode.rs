@@ -11,6 +11,8 @@ use super::answer::{Refusal, True, offset};
 /// The position of a log without a record: one below its first offset.
 const BEFORE_FIRST: i64 = -1;
 
+/// Make the metadata string of a hole map
+///
 /// Answers {"ok":true,"text":..,"chars":..,"encoding":..,"rung":"map|none","blocked":..,"inner_chars":..}, or
 /// {"ok":false,"error":"bad_input","detail":..} with exit code 2.
 ///

@@ -18,9 +18,7 @@ use std::process::ExitCode;
 /// With --lines they take one JSON object a line on stdin and answer one a line, in order.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
-    /// Say what a committed metadata string means
     Decode(decode::Args),
-    /// Make the metadata string of a hole map
     Encode(encode::Args),
 }
 
