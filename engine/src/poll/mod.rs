@@ -266,8 +266,12 @@ impl PollLoop {
     fn take_back(&mut self, route: RouteId, worker: WorkerIndex, now: Timestamp) {
         let mut tasks = std::mem::take(&mut self.state.taken_back);
         self.pools[route.index()].take_back(worker, &mut tasks);
-        // What it has finished is reported by the taking back, and has to be seen first.
+        // What it has finished is reported by the taking back, and has to be seen first. It makes room, for which
+        // the core may have sent more to this very worker: that must not stay behind the slow attempt, since a
+        // worker that was taken back from is not looked at again before it reports.
         self.take_reports(now);
+        self.carry_out(now);
+        self.pools[route.index()].take_back(worker, &mut tasks);
         self.core.taken_back(route, worker, &mut tasks, now);
         self.state.taken_back = tasks;
     }
