@@ -194,7 +194,6 @@ fn a_failed_attempt_is_made_again_and_its_key_waits() {
 }
 
 #[test]
-#[ignore = "the core does not make the next attempt once the limit of starts is reached"]
 fn a_retry_does_not_count_against_the_number_of_records() {
     let run = Run::start("--handler fail:0.1 --generate 400,100,10 --records 200");
     let (summary, events) = run.success();
