@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 
 use keyway_core::{Leases, RouteId, Shape};
 
-use crate::builder::Settings;
 use crate::context::Member;
 use crate::kafka::{ClientError, Source, SourceConfig};
 use crate::poll::{
     Committer, Inbound, InboxSender, LoopState, Owned, PollLoop, RestorePolicy, Restorer, inbox,
     panic_text,
 };
+use crate::settings::Settings;
 use crate::status::Status;
-use crate::stop::{End, Report, StopReason};
+use crate::stop::{CommitError, End, Report, StopReason};
 use crate::workers::{RouteContext, Wake, WorkerPool, WorkersError, reports};
 
 /// Why an engine could not be started.
@@ -37,18 +37,6 @@ impl From<WorkersError> for StartError {
     fn from(error: WorkersError) -> Self {
         StartError::Workers(error.to_string())
     }
-}
-
-/// Why [`Engine::commit`] did not succeed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum CommitError {
-    /// Not within the time given. The engine goes on trying.
-    #[error("the commit was not acknowledged in time; it is tried further")]
-    TimedOut,
-    /// The engine has ended.
-    #[error("the engine has ended")]
-    Ended,
 }
 
 /// A running engine.

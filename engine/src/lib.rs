@@ -12,6 +12,7 @@ mod outcome;
 mod poll;
 mod record;
 mod route;
+mod settings;
 mod status;
 mod stop;
 pub mod testing;
@@ -22,15 +23,14 @@ pub use keyway_offsets as offsets;
 pub use rdkafka;
 pub use rdkafka::ClientConfig;
 
-pub use builder::{
-    BadMetadata, BuildError, Builder, CommitMode, Keyway, MapsWithoutEpoch, StartAt,
-};
+pub use builder::{BuildError, Builder, Keyway};
 pub use context::{Fence, RecordId};
-pub use engine::{CommitError, Engine, StartError};
+pub use engine::{Engine, StartError};
 pub use kafka::{ClientError, ConfigError, DeniedWhat, ErrorCode, TopicPartition};
 pub use observer::Observer;
 pub use outcome::{BatchOutcome, Outcome, Reason};
 pub use record::{Header, Record, UnreadableHeaders};
 pub use route::Route;
+pub use settings::{BadMetadata, CommitMode, MapsWithoutEpoch, StartAt};
 pub use status::{PartitionStatus, Status};
-pub use stop::{Report, StopReason};
+pub use stop::{CommitError, Report, StopReason};

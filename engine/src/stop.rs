@@ -89,6 +89,18 @@ pub enum StopReason {
     Defect(String),
 }
 
+/// Why [`Engine::commit`](crate::Engine::commit) did not succeed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CommitError {
+    /// Not within the time given. The engine goes on trying.
+    #[error("the commit was not acknowledged in time; it is tried further")]
+    TimedOut,
+    /// The engine has ended.
+    #[error("the engine has ended")]
+    Ended,
+}
+
 /// The end of an engine, once it is there.
 #[derive(Debug, Default)]
 pub(crate) struct End {

@@ -57,7 +57,7 @@ impl Shared {
 /// The group side of a source, for any thread. Cheap to clone. It does not keep the native client
 /// alive: once the source is gone, calls answer that the client is closed.
 #[derive(Clone)]
-pub struct GroupClient {
+pub(crate) struct GroupClient {
     shared: Arc<Shared>,
 }
 

@@ -32,10 +32,6 @@
 //! 3. Each partition of a commit has its own answer, and no answer is an answer too.
 //! 4. The native client is never freed under a live record, and nobody waits for it.
 
-// Tokens, topic ids, the close watch: the interface is whole before the engine uses all of it. To be
-// taken away with the last of them.
-#![allow(dead_code, unused_imports)]
-
 mod close;
 mod config;
 mod errors;
@@ -59,7 +55,7 @@ pub use config::ConfigError;
 pub(crate) use config::{Prefetch, Prepared, StartWish, check_properties, prepare};
 pub(crate) use errors::CommitCode;
 pub use errors::{ClientError, DeniedWhat, ErrorCode};
-pub use group::GroupClient;
+pub(crate) use group::GroupClient;
 pub(crate) use group::{
     CommitAnswer, CommitOffset, Committed, LogRange, Member, NotSent, PartitionResult, Token,
     TopicIdentity,

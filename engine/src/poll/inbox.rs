@@ -7,7 +7,7 @@ use crossbeam_channel::{Receiver, Sender};
 use keyway_core::CommitFinished;
 
 use super::restore::RestoreAnswer;
-use crate::engine::CommitError;
+use crate::stop::CommitError;
 use crate::workers::Wake;
 
 /// A message to the poll thread.

@@ -20,9 +20,9 @@ use keyway_core::{PartitionSlot, Restored};
 use keyway_offsets::{Offset, decode};
 
 use super::inbox::{Inbound, InboxSender};
-use crate::builder::{BadMetadata, MapsWithoutEpoch, StartAt};
 use crate::kafka::{ClientError, Committed, GroupClient, LogRange, TopicPartition};
 use crate::metrics;
+use crate::settings::{BadMetadata, MapsWithoutEpoch, StartAt};
 use crate::stop::StopReason;
 
 /// What the decision depends on beside the broker's answers.

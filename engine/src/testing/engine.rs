@@ -14,9 +14,10 @@ use tokio::runtime::Runtime;
 use super::journal::{Attempt, AttemptOutcome};
 use super::life::{Ending, Life, ORIGIN, Surroundings};
 use super::log::{Commit, Log, TestRecord};
-use crate::builder::{BuildError, Builder, Settings};
+use crate::builder::{BuildError, Builder};
 use crate::context::RecordId;
 use crate::kafka::TopicPartition;
+use crate::settings::Settings;
 use crate::stop::{Report, StopReason};
 
 /// So many steps without a record completed or time passing are taken for an endless loop, such as a retry

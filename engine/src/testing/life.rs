@@ -15,12 +15,12 @@ use tokio::sync::Notify;
 use super::journal::{Journal, Scribe};
 use super::log::Log;
 use crate::budget::RECORD_OVERHEAD;
-use crate::builder::{Settings, StartAt};
 use crate::context::{Clock, Fence, Member};
 use crate::kafka::TopicPartition;
 use crate::observer::Observer;
 use crate::poll::Slots;
 use crate::record::Message;
+use crate::settings::{Settings, StartAt};
 use crate::stop::{Report, StopReason};
 use crate::workers::{InlineWorkers, Reports, RouteContext, Wake, reports};
 

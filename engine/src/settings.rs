@@ -1,0 +1,144 @@
+//! A checked configuration, and the choices it holds.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use keyway_core::{BufferConfig, CommitConfig, Core, CoreConfig, Leases, RouteId};
+use keyway_offsets::Limits;
+
+use crate::kafka::Prepared;
+use crate::observer::Observer;
+use crate::poll::Slots;
+use crate::record::Message;
+use crate::route::Route;
+
+/// Where a partition without a committed offset starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StartAt {
+    /// At the first record of the log.
+    Earliest,
+    /// Behind the last record of the log at the time of the first assignment.
+    Latest,
+    /// At the first record whose timestamp is this or later, in milliseconds since 1970; behind the last
+    /// record when there is none.
+    Timestamp(i64),
+}
+
+/// What to do with committed metadata that can't be used: text of another program, a damaged map, a map that
+/// does not fit the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BadMetadata {
+    /// Start at the committed offset as if it had no metadata: what was complete above it runs again. Counted,
+    /// and logged once for each partition.
+    #[default]
+    Ignore,
+    /// Stop with [`StopReason::BadMetadata`](crate::StopReason::BadMetadata).
+    Fail,
+}
+
+/// What to do with a map whose commit carries no leader epoch: Java's engine writes such ones, and so do tools
+/// that copy a group to another cluster, where every hole has shifted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MapsWithoutEpoch {
+    /// Use it; one warning.
+    #[default]
+    Accept,
+    /// Discard it as [`BadMetadata`] says: for groups that were mirrored.
+    Discard,
+}
+
+/// When finished work is committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CommitMode {
+    /// At this interval, and at every revoke, drain and stop.
+    Periodic(Duration),
+    /// As soon as something completed and the commit before is answered: the fewest repeats after a crash, at
+    /// the price of one request after another.
+    Synchronous,
+}
+
+impl Default for CommitMode {
+    fn default() -> Self {
+        CommitMode::Periodic(Duration::from_secs(1))
+    }
+}
+
+/// A checked configuration.
+pub(crate) struct Settings {
+    pub(crate) client: Prepared,
+    pub(crate) subscription: Vec<String>,
+    /// Route 0 serves the topics without one of their own, when there are such.
+    pub(crate) routes: Vec<Route>,
+    /// Index into `routes` by topic.
+    pub(crate) topic_routes: Vec<(String, usize)>,
+    pub(crate) default_route: Option<usize>,
+    pub(crate) start: StartAt,
+    pub(crate) bad_metadata: BadMetadata,
+    pub(crate) maps_without_epoch: MapsWithoutEpoch,
+    pub(crate) limits: Limits,
+    pub(crate) buffers: BufferConfig,
+    pub(crate) commit: CommitConfig,
+    pub(crate) commit_timeout: Duration,
+    pub(crate) revoke_wait: Duration,
+    pub(crate) record_limit: Option<u64>,
+    pub(crate) observer: Option<Arc<dyn Observer>>,
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings")
+            .field("subscription", &self.subscription)
+            .field("routes", &self.routes)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Settings {
+    /// The state machine for these settings.
+    pub(crate) fn core(&self, leases: Arc<Leases>) -> Core<Message> {
+        let mut core = Core::new(
+            CoreConfig {
+                routes: self.routes.iter().map(Route::config).collect(),
+                limits: self.limits,
+                buffers: self.buffers,
+                commit: self.commit,
+            },
+            leases,
+        );
+        if let Some(limit) = self.record_limit {
+            core.limit_starts(limit);
+        }
+        core
+    }
+
+    /// Whether a topic's records come to this engine.
+    pub(crate) fn subscribes(&self, topic: &str) -> bool {
+        self.subscription.iter().any(|wanted| {
+            let matches = || regex::Regex::new(wanted).is_ok_and(|pattern| pattern.is_match(topic));
+            wanted == topic || (wanted.starts_with('^') && matches())
+        })
+    }
+
+    /// The table of partitions for these settings; `seed` is that of the lanes' hashes.
+    pub(crate) fn slots(&self, seed: u64) -> Slots {
+        let by_topic = self
+            .topic_routes
+            .iter()
+            .map(|(topic, route)| (topic.clone(), RouteId(*route as u16)))
+            .collect();
+        Slots::new(
+            self.routes
+                .iter()
+                .map(|route| route.lanes.clone())
+                .collect(),
+            by_topic,
+            self.default_route.map(|route| RouteId(route as u16)),
+            seed,
+        )
+    }
+}
