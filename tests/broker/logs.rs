@@ -74,7 +74,9 @@ fn markers_and_aborted_records_count_as_complete_also_at_the_end() {
     for (transaction, commit) in [true, false, true, false].into_iter().enumerate() {
         let record = |n| (Some(0), Some(format!("key-{transaction}-{n}")), "value");
         let records = (0..5).map(record);
-        let placed = world.cluster.produce_transaction(&world.topic, records, commit);
+        let placed = world
+            .cluster
+            .produce_transaction(&world.topic, records, commit);
         if commit {
             world.remember(&placed);
         }

@@ -60,7 +60,9 @@ fn latest_is_behind_the_last_record_at_the_time_of_the_first_assignment() {
 fn a_timestamp_is_the_first_record_of_that_time_or_later() {
     let base = World::new(1);
     // An hour ago: what is older than a week is deleted.
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock");
+    let since_epoch = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .expect("a clock");
     let begin = i64::try_from(since_epoch.as_millis()).expect("a time") - 3_600_000;
     let record = |n: i64| Record {
         partition: Some(0),

@@ -95,7 +95,10 @@ fn a_topic_has_its_own_handler_and_concurrency() {
     member.end();
     assert_eq!(by_own.lock().expect("lock").len(), 20);
     assert_eq!(world.committed_holes(), [(20, 0)]);
-    assert_eq!(world.cluster.committed(&world.group, &special)[0].offset, 20);
+    assert_eq!(
+        world.cluster.committed(&world.group, &special)[0].offset,
+        20
+    );
 }
 
 #[test]

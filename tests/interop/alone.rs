@@ -97,5 +97,6 @@ fn caught_up(partition: i32) -> Committed {
         partition,
         offset: 10,
         metadata: Vec::new(),
+        leader_epoch: None,
     }
 }

@@ -11,7 +11,8 @@ use std::{ptr, slice};
 
 use rdkafka::TopicPartitionList;
 use rdkafka_sys::{
-    rd_kafka_mem_malloc, rd_kafka_topic_partition_get_leader_epoch, rd_kafka_topic_partition_t,
+    rd_kafka_mem_malloc, rd_kafka_topic_partition_get_leader_epoch,
+    rd_kafka_topic_partition_set_leader_epoch, rd_kafka_topic_partition_t,
 };
 
 use super::Committed;
@@ -69,5 +70,13 @@ pub(super) fn attach(list: &mut TopicPartitionList, metadata: &[&[u8]]) {
             entry.metadata = copy;
             entry.metadata_size = text.len();
         }
+    }
+}
+
+/// Gives every entry of a list this leader epoch, for which rdkafka has no call.
+pub fn set_leader_epoch(list: &mut TopicPartitionList, epoch: i32) {
+    for at in 0..list.count() {
+        // SAFETY: the list is alive, borrowed exclusively, and has an entry at `at`.
+        unsafe { rd_kafka_topic_partition_set_leader_epoch((*list.ptr()).elems.add(at), epoch) };
     }
 }

@@ -47,6 +47,7 @@ use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 
 pub use choice::Way;
+pub use foreign_commit::set_leader_epoch;
 pub use groups::Committed;
 pub use produce::{Produced, Record};
 pub use read::Received;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use rdkafka::admin::{AdminOptions, NewPartitions, NewTopic, TopicReplication};
 use rdkafka::consumer::Consumer as _;
-use rdkafka::producer::Producer as _;
 use rdkafka::metadata::MetadataPartition;
+use rdkafka::producer::Producer as _;
 use rdkafka::{Offset, TopicPartitionList};
 
 use super::{Cluster, PATIENCE};
@@ -49,10 +49,14 @@ impl Cluster {
         // The producer that all calls share refuses records for partitions that it has not heard of.
         let producer = self.producer();
         wait::until("every new partition has a leader", PATIENCE, || {
-            let heard = producer.client().fetch_metadata(Some(name), Duration::from_secs(5)).ok()?;
+            let heard = producer
+                .client()
+                .fetch_metadata(Some(name), Duration::from_secs(5))
+                .ok()?;
             let known = heard.topics().first()?.partitions().len();
-            (known == wanted && (0..partitions).all(|partition| self.leader(name, partition).is_some()))
-                .then_some(())
+            (known == wanted
+                && (0..partitions).all(|partition| self.leader(name, partition).is_some()))
+            .then_some(())
         });
     }
 

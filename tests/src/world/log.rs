@@ -45,7 +45,10 @@ impl Seen {
     /// Whether the record is finished, in whichever topic.
     pub fn has_finished(&self, partition: i32, offset: i64) -> bool {
         let first = (partition, offset, String::new());
-        self.finished.range(first..).next().is_some_and(|found| (found.0, found.1) == (partition, offset))
+        self.finished
+            .range(first..)
+            .next()
+            .is_some_and(|found| (found.0, found.1) == (partition, offset))
     }
 
     /// How often the record's handler was started.

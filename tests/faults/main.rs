@@ -1,0 +1,10 @@
+//! The `keyway` command, killed in the middle of its work and started again, over a real broker; the judge reads its
+//! event log.
+//!
+//! | variable | effect |
+//! |---|---|
+//! | `KEYWAY_FAULT_ROUNDS` | kills; 3 by default, with 5,000 records for each up to 150,000. The long run: 12 |
+//! | `KEYWAY_FAULT_SEED` | the seed of a run that is to be repeated; printed by each |
+
+mod command;
+mod kills;
