@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use keyway::rdkafka::consumer::{BaseConsumer, Consumer};
 use keyway::rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use keyway::rdkafka::{Message, Offset, TopicPartitionList};
-use keyway::{ClientConfig, Keyway, Ordering, Record, StartAt};
+use keyway::{Keyway, Ordering, Record, StartAt};
 use keyway_tests::cluster::Cluster;
 
 const PARTITIONS: i32 = 8;
@@ -185,17 +185,17 @@ fn waits(cluster: &Cluster, wanted: &Wanted, slow: Duration) -> Vec<f64> {
     const FAST_AND_SLOW: u64 = 1_000;
     let topic = cluster.unique("mixed");
     // Both clocks are this machine's, and a wait counts from the moment at which the record was in the log.
-    cluster.create_topic(&topic, PARTITIONS, &[("message.timestamp.type", "LogAppendTime")]);
+    cluster.create_topic(
+        &topic,
+        PARTITIONS,
+        &[("message.timestamp.type", "LogAppendTime")],
+    );
     let seen: Arc<Mutex<Vec<f64>>> = Arc::default();
     let handled = Arc::new(AtomicU64::new(0));
     let handler = {
         let (seen, handled) = (Arc::clone(&seen), Arc::clone(&handled));
         move |record: &Record| {
-            let produced = u64::from_be_bytes(
-                record.value().expect("a value")[..8]
-                    .try_into()
-                    .expect("8 bytes"),
-            );
+            let appended = record.timestamp().expect("a timestamp") as u64 * 1_000_000;
             let key = u64::from_be_bytes(record.key().expect("a key").try_into().expect("8 bytes"));
             if key % 10 == 0 {
                 std::thread::sleep(slow);
@@ -219,7 +219,7 @@ fn waits(cluster: &Cluster, wanted: &Wanted, slow: Duration) -> Vec<f64> {
         .expect("started");
     let producer: BaseProducer = cluster
         .client()
-        .set("linger.ms", "0")
+        .set("linger.ms", "1")
         .create()
         .expect("a producer");
     let (start, total) = (Instant::now(), wanted.rate * 20);
