@@ -11,9 +11,10 @@ use rdkafka::ClientConfig;
 
 use crate::budget::{DEFAULT_MEMORY_BUDGET, MIN_MEMORY_BUDGET, MemoryBudget};
 use crate::engine::{Engine, StartError};
-use crate::kafka::{ConfigError, StartWish, prepare};
+use crate::kafka::{ConfigError, OauthToken, StartWish, prepare};
 use crate::observer::Observer;
 use crate::outcome::{BatchOutcome, Outcome};
+use crate::poll::{TokenProvider, token_provider};
 use crate::record::Record;
 use crate::route::Route;
 use crate::settings::{BadMetadata, CommitMode, MapsWithoutEpoch, Settings, StartAt};
@@ -82,6 +83,7 @@ impl Keyway {
             revoke_wait: None,
             record_limit: None,
             observer: None,
+            token_provider: None,
         }
     }
 
@@ -117,6 +119,7 @@ pub struct Builder {
     revoke_wait: Option<Duration>,
     record_limit: Option<u64>,
     observer: Option<Arc<dyn Observer>>,
+    token_provider: Option<TokenProvider>,
 }
 
 impl fmt::Debug for Builder {
@@ -352,6 +355,51 @@ impl Builder {
         self
     }
 
+    /// Who gives tokens for `sasl.mechanism=OAUTHBEARER`. Default: nobody, so that librdkafka's own ways apply
+    /// (`sasl.oauthbearer.method=oidc`, for one).
+    ///
+    /// The provider is called when the client starts and again when 80 % of a token's time are over. It runs on
+    /// the tokio runtime in which the engine was started, whose time must be enabled, or else on a thread of its
+    /// own with a runtime; it must not block. An error, a panic, a token that has expired, or an answer that
+    /// takes longer than 30 s is logged, and the provider is called again 10 s later; the old token serves as
+    /// long as it is good.
+    ///
+    /// OAUTHBEARER needs this crate's feature `ssl` or `ssl-vendored`, also without TLS. Otherwise
+    /// [`Keyway::start`] answers a [`StartError::Client`] in which librdkafka says so.
+    ///
+    /// ```no_run
+    /// use keyway::{ClientConfig, Keyway, OauthToken, Outcome};
+    ///
+    /// # async fn fetch() -> Result<(String, i64), std::io::Error> { Ok((String::new(), 0)) }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let engine = Keyway::builder(ClientConfig::new())
+    ///     .property("security.protocol", "SASL_SSL")
+    ///     .property("sasl.mechanism", "OAUTHBEARER")
+    ///     .oauth_token(|| async {
+    ///         let (value, lifetime_ms) = fetch().await?;
+    ///         Ok::<_, std::io::Error>(OauthToken {
+    ///             value,
+    ///             principal: "orders".to_owned(),
+    ///             lifetime_ms,
+    ///             extensions: Vec::new(),
+    ///         })
+    ///     })
+    /// #   .group("orders").topics(["orders"]).handler(|_| Outcome::Done)
+    ///     // ..
+    ///     .build()?
+    ///     .start()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn oauth_token<F, E>(mut self, provider: impl Fn() -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Result<OauthToken, E>> + Send + 'static,
+        E: fmt::Display,
+    {
+        self.token_provider = Some(token_provider(provider));
+        self
+    }
+
     /// Checks the configuration. Nothing is opened yet.
     ///
     /// # Errors
@@ -408,6 +456,7 @@ impl Builder {
                 revoke_wait,
                 record_limit: self.record_limit,
                 observer: self.observer,
+                token_provider: self.token_provider,
             },
         })
     }

@@ -10,8 +10,8 @@ use keyway_core::{Leases, RouteId, Shape};
 use crate::context::Member;
 use crate::kafka::{ClientError, Source, SourceConfig};
 use crate::poll::{
-    Committer, Inbound, InboxSender, LoopState, Owned, PollLoop, RestorePolicy, Restorer, inbox,
-    panic_text,
+    Committer, Inbound, InboxSender, LoopState, Owned, PollLoop, RestorePolicy, Restorer, Tokens,
+    inbox, panic_text,
 };
 use crate::settings::Settings;
 use crate::status::Status;
@@ -55,10 +55,11 @@ const DROP_WITHIN: Duration = Duration::from_secs(10);
 
 impl Engine {
     pub(crate) fn start(settings: Settings) -> Result<Self, StartError> {
-        let source_config = SourceConfig::new(
+        let mut source_config = SourceConfig::new(
             settings.client.client.clone(),
             settings.subscription.clone(),
         );
+        source_config.token_refresh = settings.token_provider.is_some();
         let fences = settings.client.client.get("group.instance.id").is_none();
         let (source, group, waker) = Source::open(&source_config)?;
         let wake_for_reports = Arc::new(Wake::new({
@@ -115,6 +116,11 @@ impl Engine {
         .start()
         .map_err(StartError::Threads)?;
 
+        let tokens = settings.token_provider.clone().map(|provider| Tokens {
+            provider,
+            runtime,
+            taker: group.clone(),
+        });
         let core = settings.core(leases);
         let slots = settings.slots(RandomState::new().hash_one(0_u8));
         let status = Arc::new(Mutex::new(Arc::new(Status::default())));
@@ -131,6 +137,7 @@ impl Engine {
             commits,
             restores,
             owned,
+            tokens,
             observer: settings.observer,
             status: Arc::clone(&status),
             revoke_wait: settings.revoke_wait,

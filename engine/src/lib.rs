@@ -26,7 +26,7 @@ pub use rdkafka::ClientConfig;
 pub use builder::{BuildError, Builder, Keyway};
 pub use context::{Fence, RecordId};
 pub use engine::{Engine, StartError};
-pub use kafka::{ClientError, ConfigError, DeniedWhat, ErrorCode, TopicPartition};
+pub use kafka::{ClientError, ConfigError, DeniedWhat, ErrorCode, OauthToken, TopicPartition};
 pub use observer::Observer;
 pub use outcome::{BatchOutcome, Outcome, Reason};
 pub use record::{Header, Record, UnreadableHeaders};

@@ -9,7 +9,7 @@ use keyway_offsets::Limits;
 
 use crate::kafka::Prepared;
 use crate::observer::Observer;
-use crate::poll::Slots;
+use crate::poll::{Slots, TokenProvider};
 use crate::record::Message;
 use crate::route::Route;
 
@@ -87,6 +87,7 @@ pub(crate) struct Settings {
     pub(crate) revoke_wait: Duration,
     pub(crate) record_limit: Option<u64>,
     pub(crate) observer: Option<Arc<dyn Observer>>,
+    pub(crate) token_provider: Option<TokenProvider>,
 }
 
 impl fmt::Debug for Settings {

@@ -72,10 +72,12 @@ impl Closing {
     }
 }
 
-/// Tells what becomes of a native client.
+/// Tells tests what becomes of a native client.
+#[cfg(test)]
 #[derive(Clone, Debug)]
 pub(crate) struct CloseWatch(Arc<Closing>);
 
+#[cfg(test)]
 impl CloseWatch {
     pub(super) fn new(closing: Arc<Closing>) -> Self {
         Self(closing)
@@ -185,7 +187,6 @@ impl Server<'_> {
     }
 }
 
-/// Starts the closer of a source that is gone.
 /// Whether the coordinator is told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum Farewell {
@@ -196,6 +197,7 @@ pub(super) enum Farewell {
     None,
 }
 
+/// Starts the closer of a source that is gone.
 pub(super) fn start(
     shared: Arc<Shared>,
     rebalance: Rebalance,

@@ -124,7 +124,7 @@ const RULES: &[Rule] = &[
 ];
 
 /// Checks what the application set. Nothing is changed.
-pub(crate) fn check_properties(config: &ClientConfig) -> Result<(), ConfigError> {
+fn check_properties(config: &ClientConfig) -> Result<(), ConfigError> {
     for rule in RULES {
         if let Some(value) = config.get(rule.property) {
             if !rule.allowed.iter().any(|allowed| same(allowed, value)) {

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use super::close::Closing;
 use super::errors::{ClientError, CommitCode, ErrorCode};
 use super::native::{Call, Client, Element, Failure, OffsetSpec, PartitionList};
-use super::{CloseWatch, TopicPartition};
+use super::{OauthToken, TopicPartition};
 
 /// What the source, its group clients and its closer share.
 pub(super) struct Shared {
@@ -140,43 +140,6 @@ pub(crate) struct Member {
     pub(crate) id: String,
     /// The generation, or with the consumer protocol the member's epoch.
     pub(crate) generation: i32,
-}
-
-/// An OAUTHBEARER token.
-#[derive(Clone)]
-pub(crate) struct Token {
-    /// The token itself.
-    pub(crate) value: String,
-    /// Whom it stands for.
-    pub(crate) principal: String,
-    /// When it ends, milliseconds since 1970.
-    pub(crate) lifetime_ms: i64,
-    /// SASL extensions, KIP-342.
-    pub(crate) extensions: Vec<(String, String)>,
-}
-
-impl std::fmt::Debug for Token {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self {
-            principal,
-            lifetime_ms,
-            ..
-        } = self;
-        f.debug_struct("Token")
-            .field("principal", principal)
-            .field("lifetime_ms", lifetime_ms)
-            .finish_non_exhaustive()
-    }
-}
-
-/// Whoever knows topics' ids. An interface because not every broker does: the mock gives no answer.
-pub(crate) trait TopicIdentity: Send + Sync {
-    /// The id of each topic, in the order of the request; `None` for a topic that has none.
-    fn topic_ids(
-        &self,
-        topics: &[Arc<str>],
-        timeout: Duration,
-    ) -> Result<Vec<Option<[u8; 16]>>, ClientError>;
 }
 
 /// One partition's answer to a question.
@@ -457,7 +420,7 @@ impl GroupClient {
     /// # Errors
     /// When the token does not follow the rules of OAUTHBEARER; say so with
     /// [`GroupClient::set_token_failure`].
-    pub(crate) fn set_token(&self, token: &Token) -> Result<(), ClientError> {
+    pub(crate) fn set_token(&self, token: &OauthToken) -> Result<(), ClientError> {
         let (client, _call) = self.enter()?;
         client
             .set_token(
@@ -481,40 +444,9 @@ impl GroupClient {
     }
 
     /// Records that were received and not yet dropped.
+    #[cfg(test)]
     pub(crate) fn live_records(&self) -> usize {
         self.shared.client.live()
-    }
-
-    /// What becomes of the native client.
-    pub(crate) fn close_watch(&self) -> CloseWatch {
-        CloseWatch::new(Arc::clone(&self.shared.closing))
-    }
-}
-
-impl TopicIdentity for GroupClient {
-    fn topic_ids(
-        &self,
-        topics: &[Arc<str>],
-        timeout: Duration,
-    ) -> Result<Vec<Option<[u8; 16]>>, ClientError> {
-        if topics.is_empty() {
-            return Ok(Vec::new());
-        }
-        let (client, _call) = self.enter()?;
-        let names: Vec<&str> = topics.iter().map(|topic| &**topic).collect();
-        let described = client
-            .describe_topics(&names, timeout)
-            .map_err(ClientError::of)?;
-        let mut ids: HashMap<String, Option<[u8; 16]>> = HashMap::with_capacity(described.len());
-        for (name, id) in described {
-            let id = id.map_err(|failure| ClientError::about(failure, Some(&name)))?;
-            // A broker without topic ids answers with zeros.
-            ids.insert(name, (id != [0; 16]).then_some(id));
-        }
-        Ok(topics
-            .iter()
-            .map(|topic| ids.get(&**topic).copied().flatten())
-            .collect())
     }
 }
 

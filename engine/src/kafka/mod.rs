@@ -20,7 +20,8 @@
 //! - `source` what the poll thread owns; `rebalance` its share in an assignment's life; `positions`
 //!   what was delivered, and two faults of librdkafka mended
 //! - `group` what other threads may ask and commit
-//! - `record` what a record gives; `native` all unsafe code
+//! - `record` what a record gives; `token` what it shows to a broker that asks for OAUTHBEARER;
+//!   `native` all unsafe code
 //! - `config` which properties an application may set, `errors` and `statistics` what comes back
 //! - `close` the end, `log` librdkafka's log, `mock` a broker inside the process
 //!
@@ -46,24 +47,22 @@ mod source;
 mod statistics;
 #[cfg(test)]
 mod tests;
+mod token;
 
 use std::fmt;
 use std::sync::Arc;
 
-pub(crate) use close::{CloseState, CloseWatch, LeaveOutcome, StaticMember};
+pub(crate) use close::{LeaveOutcome, StaticMember};
 pub use config::ConfigError;
-pub(crate) use config::{Prefetch, Prepared, StartWish, check_properties, prepare};
+pub(crate) use config::{Prefetch, Prepared, StartWish, prepare};
 pub(crate) use errors::CommitCode;
 pub use errors::{ClientError, DeniedWhat, ErrorCode};
-pub(crate) use group::GroupClient;
-pub(crate) use group::{
-    CommitAnswer, CommitOffset, Committed, LogRange, Member, NotSent, PartitionResult, Token,
-    TopicIdentity,
-};
+pub(crate) use group::{CommitAnswer, CommitOffset, Committed, GroupClient, LogRange, NotSent};
 pub use mock::{MockBroker, MockError, MockFault, MockRequest};
 pub(crate) use native::NativeRecord;
-pub(crate) use record::{HeaderError, Headers, PartitionToken, RecordParts, Timestamp};
-pub(crate) use source::{Source, SourceConfig, SourceEvent, Start, Waker};
+pub(crate) use record::{PartitionToken, RecordParts, Timestamp};
+pub(crate) use source::{Source, SourceConfig, SourceEvent, Start};
+pub use token::OauthToken;
 
 /// A partition of a topic, by the topic's name.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

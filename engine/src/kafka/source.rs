@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rdkafka::ClientConfig;
 use rdkafka_sys::rd_kafka_resp_err_t as Rd;
 
-use super::close::{self, CloseWatch, Farewell, LeaveOutcome, StaticMember};
+use super::close::{self, Farewell, LeaveOutcome, StaticMember};
 use super::errors::ClientError;
 use super::group::{Shared, list_of};
 use super::native::{Batch, Client, Failure, MessageFailure, NativeRecord, Protocol, Stashed};
@@ -288,13 +288,15 @@ impl Source {
     }
 
     /// Records that were received and not yet dropped.
+    #[cfg(test)]
     pub(crate) fn live_records(&self) -> usize {
         self.shared.client.live()
     }
 
     /// What becomes of the native client after this source is gone.
-    pub(crate) fn close_watch(&self) -> CloseWatch {
-        CloseWatch::new(Arc::clone(&self.shared.closing))
+    #[cfg(test)]
+    pub(crate) fn close_watch(&self) -> close::CloseWatch {
+        close::CloseWatch::new(Arc::clone(&self.shared.closing))
     }
 
     /// Leaves the group in order, for at most until `deadline`: gives everything back, says goodbye

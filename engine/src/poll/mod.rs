@@ -17,6 +17,7 @@ mod repeats;
 mod restore;
 mod shutdown;
 mod slots;
+mod tokens;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -35,15 +36,15 @@ use self::repeats::Repeats;
 pub(crate) use self::restore::{RestoreJob, RestorePolicy, Restorer};
 use self::shutdown::Shutdown;
 pub(crate) use self::slots::{Slots, panic_text};
+pub(crate) use self::tokens::{TokenProvider, Tokens, token_provider};
 use crate::budget::RECORD_OVERHEAD;
 use crate::context::Member;
-use crate::engine::CommitError;
 use crate::kafka::{ClientError, GroupClient, NativeRecord, Source, SourceEvent, TopicPartition};
 use crate::metrics::{self, Published};
 use crate::observer::Observer;
 use crate::record::Message;
 use crate::status::{PartitionStatus, Status};
-use crate::stop::{Report, StopReason};
+use crate::stop::{CommitError, Report, StopReason};
 use crate::workers::{Reports, WorkerPool};
 
 /// Most records taken in one turn: enough that what a turn costs is shared by many, few enough that reports
@@ -74,6 +75,8 @@ pub(crate) struct PollLoop {
     pub(crate) commits: Sender<CommitJob>,
     pub(crate) restores: Sender<RestoreJob>,
     pub(crate) owned: Arc<Owned>,
+    /// Who is asked for OAUTHBEARER's tokens.
+    pub(crate) tokens: Option<Tokens<GroupClient>>,
     pub(crate) observer: Option<Arc<dyn Observer>>,
     pub(crate) status: Arc<Mutex<Arc<Status>>>,
     pub(crate) revoke_wait: Duration,
@@ -90,6 +93,8 @@ pub(crate) struct LoopState {
     rebalancing: Rebalancing,
     shutdown: Option<Shutdown>,
     stop_reason: Option<StopReason>,
+    /// A partition left while the engine was ending, and something complete of it was not committed.
+    left_uncommitted: bool,
     abandoned: bool,
     /// Those who wait for a commit, with what they mean by it.
     commit_waiters: Vec<CommitWaiter>,
@@ -408,7 +413,12 @@ impl PollLoop {
                     tracing::warn!(partition = %tp, offset, %error, "the position is not in the log: restoring anew");
                     self.restore_anew(&tp, now);
                 }
-                SourceEvent::TokenRefresh => {}
+                SourceEvent::TokenRefresh => {
+                    // Without a provider librdkafka does not ask.
+                    if let Some(tokens) = &self.tokens {
+                        tokens.ask();
+                    }
+                }
                 SourceEvent::Error(error) => self.take_error(error, now),
             }
         }

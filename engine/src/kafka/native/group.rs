@@ -234,6 +234,8 @@ impl Client {
             .map(|part| raw::c_string(part))
             .collect::<Result<Vec<_>, _>>()?;
         let mut pointers: Vec<_> = pairs.iter().map(|part| part.as_ptr()).collect();
+        // librdkafka counts in microseconds.
+        let lifetime_ms = lifetime_ms.clamp(0, i64::MAX / 1_000);
         let mut text = ErrorText::new();
         // SAFETY: a live client, C strings and an array of them that live during the call (copied),
         // and a buffer of the size that is given.

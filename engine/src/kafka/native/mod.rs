@@ -28,7 +28,7 @@ pub(crate) use callbacks::Stashed;
 pub(crate) use client::{Batch, Call, Client, MessageFailure};
 pub(crate) use group::Protocol;
 pub(crate) use list::{Element, PartitionList};
-pub(crate) use message::{HeaderSource, NativeRecord};
+pub(crate) use message::NativeRecord;
 pub(crate) use mock::MockCluster;
 pub(crate) use queries::OffsetSpec;
 pub(crate) use raw::{Failure, name_of};

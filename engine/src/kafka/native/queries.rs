@@ -36,9 +36,6 @@ impl OffsetSpec {
     }
 }
 
-/// A topic's name with its id, or its error.
-pub(crate) type DescribedTopic = (String, Result<[u8; 16], Failure>);
-
 /// Options of one request.
 struct Options(NonNull<rd_kafka_AdminOptions_t>);
 
@@ -153,64 +150,6 @@ impl Client {
             }
         }
         Ok(offsets)
-    }
-
-    /// The ids of topics, each as name and its sixteen bytes, or the topic's error.
-    pub(crate) fn describe_topics(
-        &self,
-        topics: &[&str],
-        timeout: Duration,
-    ) -> Result<Vec<DescribedTopic>, Failure> {
-        let names = topics
-            .iter()
-            .map(|topic| raw::c_string(topic))
-            .collect::<Result<Vec<_>, _>>()?;
-        let mut pointers: Vec<_> = names.iter().map(|name| name.as_ptr()).collect();
-        let options = Options::new(
-            self,
-            rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBETOPICS,
-            timeout,
-        )?;
-        let queue = Queue::new(self);
-        // SAFETY: live client, names, options and queue; the names are copied into the collection,
-        // and that into the request. The collection is freed after the call, once.
-        unsafe {
-            let collection =
-                sys::rd_kafka_TopicCollection_of_topic_names(pointers.as_mut_ptr(), pointers.len());
-            sys::rd_kafka_DescribeTopics(
-                self.handle(),
-                collection,
-                options.0.as_ptr(),
-                queue.0.as_ptr(),
-            );
-            sys::rd_kafka_TopicCollection_destroy(collection);
-        }
-        let event = answer(&queue, timeout)?;
-        let mut described = Vec::new();
-        // SAFETY: as in `log_offsets`.
-        unsafe {
-            let result = sys::rd_kafka_event_DescribeTopics_result(event.0.as_ptr());
-            if !result.is_null() {
-                let mut count = 0;
-                let topics = sys::rd_kafka_DescribeTopics_result_topics(result, &mut count);
-                for &topic in array(topics.cast_const(), count) {
-                    let name =
-                        raw::owned(sys::rd_kafka_TopicDescription_name(topic)).unwrap_or_default();
-                    let id =
-                        raw::peek_error(sys::rd_kafka_TopicDescription_error(topic)).map(|()| {
-                            let id = sys::rd_kafka_TopicDescription_topic_id(topic);
-                            if id.is_null() {
-                                return [0; 16];
-                            }
-                            let high = sys::rd_kafka_Uuid_most_significant_bits(id) as u64;
-                            let low = sys::rd_kafka_Uuid_least_significant_bits(id) as u64;
-                            ((u128::from(high) << 64) | u128::from(low)).to_be_bytes()
-                        });
-                    described.push((name, id));
-                }
-            }
-        }
-        Ok(described)
     }
 }
 

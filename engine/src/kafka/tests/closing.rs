@@ -4,7 +4,8 @@ use std::sync::mpsc;
 use std::thread;
 
 use super::*;
-use crate::kafka::{CloseState, LeaveOutcome, StaticMember};
+use crate::kafka::close::CloseState;
+use crate::kafka::{LeaveOutcome, StaticMember};
 
 /// Much less than any timeout of librdkafka, much more than a busy machine needs.
 const AT_ONCE: Duration = Duration::from_secs(2);

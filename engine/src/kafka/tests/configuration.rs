@@ -1,7 +1,7 @@
 //! Properties: what is refused, what is set, what wins.
 
 use super::*;
-use crate::kafka::{ConfigError, StartWish, check_properties};
+use crate::kafka::{ConfigError, Prepared, StartWish};
 
 fn with(properties: &[(&str, &str)]) -> ClientConfig {
     let mut config = ClientConfig::new();
@@ -10,6 +10,10 @@ fn with(properties: &[(&str, &str)]) -> ClientConfig {
         config.set(*property, *value);
     }
     config
+}
+
+fn prepared(config: &ClientConfig) -> Result<Prepared, ConfigError> {
+    prepare(config, Prefetch::default())
 }
 
 #[test]
@@ -25,7 +29,7 @@ fn what_would_break_the_engine_is_refused_with_its_reason() {
         ("isolation.level", "read_uncommitted"),
         ("auto.offset.reset", "sometimes"),
     ] {
-        match check_properties(&with(&[(property, value)])) {
+        match prepared(&with(&[(property, value)])) {
             Err(ConfigError::Refused {
                 property: named,
                 value: given,
@@ -37,7 +41,7 @@ fn what_would_break_the_engine_is_refused_with_its_reason() {
         }
     }
     assert!(matches!(
-        check_properties(&ClientConfig::new()),
+        prepared(&ClientConfig::new()),
         Err(ConfigError::Missing {
             property: "group.id",
             ..
@@ -52,7 +56,7 @@ fn what_says_the_same_as_the_engine_is_accepted() {
         ("enable.auto.offset.store", "0"),
         ("enable.partition.eof", "true"),
     ];
-    assert_eq!(check_properties(&with(&said)), Ok(()));
+    assert!(prepared(&with(&said)).is_ok());
 }
 
 #[test]
@@ -70,7 +74,7 @@ fn the_reset_policy_is_read_as_a_wish_and_set_to_error() {
                 .into_iter()
                 .collect::<Vec<_>>(),
         );
-        let prepared = prepare(&config, Prefetch::default()).expect("good");
+        let prepared = prepared(&config).expect("good");
         assert_eq!(prepared.start, wish, "{value:?}");
         assert_eq!(prepared.client.get("auto.offset.reset"), Some("error"));
     }
@@ -82,7 +86,7 @@ fn prefetch_is_set_unless_the_application_did() {
         ("queued.min.messages", "5"),
         ("max.partition.fetch.bytes", "77777"),
     ]);
-    let client = prepare(&config, Prefetch::default()).expect("good").client;
+    let client = prepared(&config).expect("good").client;
     assert_eq!(client.get("queued.min.messages"), Some("5"));
     assert_eq!(client.get("fetch.queue.backoff.ms"), Some("0"));
     assert_eq!(client.get("fetch.message.max.bytes"), None);

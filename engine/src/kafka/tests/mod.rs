@@ -7,14 +7,17 @@ mod configuration;
 mod questions;
 mod reading;
 mod synthetic;
+#[cfg(any(feature = "ssl", feature = "ssl-vendored"))]
+mod tokens;
 
 use std::time::{Duration, Instant};
 
 use rdkafka::ClientConfig;
 
+use super::source::Waker;
 use super::{
     GroupClient, MockBroker, NativeRecord, Prefetch, Source, SourceConfig, SourceEvent, Start,
-    TopicPartition, Waker, prepare,
+    TopicPartition, prepare,
 };
 
 /// Generous: a condition that takes so long will not come.
@@ -39,6 +42,16 @@ fn properties(broker: &MockBroker) -> ClientConfig {
         .set("session.timeout.ms", "6000")
         .set("heartbeat.interval.ms", "200");
     config
+}
+
+/// A header's name and value.
+type NamedValue<'r> = (&'r [u8], Option<&'r [u8]>);
+
+fn headers(record: &NativeRecord) -> Vec<NamedValue<'_>> {
+    let source = record.header_source().expect("readable");
+    (0..source.count())
+        .filter_map(|index| source.header(index))
+        .collect()
 }
 
 /// One member with what it has received.

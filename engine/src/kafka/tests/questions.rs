@@ -1,9 +1,8 @@
 //! What the cluster is asked.
 
-use std::sync::Arc;
-
 use super::*;
-use crate::kafka::{ClientError, DeniedWhat, LogRange, TopicIdentity};
+use crate::kafka::close::CloseState;
+use crate::kafka::{ClientError, DeniedWhat, LogRange};
 
 #[test]
 fn the_range_of_each_log_is_told() {
@@ -71,19 +70,6 @@ fn a_topic_that_is_not_there_is_an_error_of_its_own() {
 }
 
 #[test]
-fn topic_ids_the_mock_does_not_know() {
-    let broker = broker(1);
-    let member = Member::reading(&broker);
-    let ids = member
-        .group
-        .topic_ids(&[Arc::from(TOPIC)], Duration::from_millis(300));
-    assert!(
-        !matches!(ids.as_deref(), Ok([Some(_)])),
-        "the mock has learned it: {ids:?}"
-    );
-}
-
-#[test]
 fn questions_after_the_end_are_refused() {
     let broker = broker(1);
     let member = Member::reading(&broker);
@@ -114,7 +100,6 @@ fn questions_that_run_out_of_time_leave_nothing_behind() {
         assert!(failed(&ranges), "{ranges:?}");
         assert!(failed(&member.group.offsets_for_time(&partitions, 1, soon)));
         assert!(member.group.committed(&partitions, soon).is_err());
-        assert!(member.group.topic_ids(&[Arc::from(TOPIC)], soon).is_err());
     }
     // Also when the broker is back, and the answers come too late.
     broker
@@ -124,10 +109,9 @@ fn questions_that_run_out_of_time_leave_nothing_behind() {
     for _ in 0..3 {
         drop(member.group.log_range(&partitions, soon));
         drop(member.group.committed(&partitions, soon));
-        drop(member.group.topic_ids(&[Arc::from(TOPIC)], soon));
     }
     drop(member);
-    assert_eq!(watch.wait(PATIENCE), crate::kafka::CloseState::Closed);
+    assert_eq!(watch.wait(PATIENCE), CloseState::Closed);
 }
 
 #[test]
