@@ -37,12 +37,15 @@ fn a_static_member_that_restarts_takes_its_partitions_back_and_nobody_else_notic
     }
 }
 
+/// Of each partition, who ran its records under which fence, in the order of the records.
+type Fences = BTreeMap<i32, Vec<(String, u64)>>;
+
 #[test]
 fn the_fence_of_a_partition_grows_when_it_moves() {
     for protocol in Protocol::ALL {
         let world = World::new(4);
         world.work(Duration::from_millis(5));
-        let fences: Arc<Mutex<BTreeMap<i32, Vec<(String, u64)>>>> = Arc::default();
+        let fences: Arc<Mutex<Fences>> = Arc::default();
         let start = |name: &'static str| {
             let fences = Arc::clone(&fences);
             let handler = move |record: &Record| {

@@ -70,3 +70,31 @@ fn members_come_and_go_under_load(protocol: Protocol) {
     let committed: Vec<_> = world.committed().into_iter().map(|at| at.offset).collect();
     assert_eq!(committed, ends);
 }
+
+/// The other member gets the partition when what ran there has finished and is committed, so nothing runs twice.
+#[test]
+fn a_revoke_waits_for_what_runs() {
+    for protocol in Protocol::ALL {
+        let world = World::new(2);
+        world.fill(20, 20);
+        world.hold(|_, offset| offset == 0);
+        let a = world.member("a").protocol(protocol).start();
+        a.until_completed(18);
+        let b = world.member("b").protocol(protocol).start();
+        a.until("a revoke", |status| {
+            status.partitions.iter().any(|partition| partition.revoking)
+        });
+        assert!(
+            world.seen(|seen| seen.held_by("b").is_empty()),
+            "{protocol:?}"
+        );
+        world.release();
+        b.until_assigned(1);
+        world.until_finished(20);
+        a.end();
+        b.end();
+        let starts = world.seen(|seen| [seen.starts(0, 0), seen.starts(1, 0)]);
+        assert_eq!(starts, [1, 1], "{protocol:?}");
+        world.judge(&CLEAN);
+    }
+}
