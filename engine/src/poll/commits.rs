@@ -118,7 +118,7 @@ impl Committer {
         if let Some(observer) = &self.observer {
             for (offset, answer) in offsets.iter().zip(&answers) {
                 if *answer == CommitAnswer::Stored {
-                    observer.committed((&offset.tp).into(), offset.offset, offset.metadata);
+                    observer.committed(&offset.tp, offset.offset, offset.metadata);
                 }
             }
         }

@@ -385,6 +385,11 @@ impl PollLoop {
     /// Ends the assignments in the core and among the commits.
     pub(super) fn let_go(&mut self, partitions: &[Named], _now: Timestamp) {
         for (slot, _) in partitions {
+            // The core knows nothing of a partition once it has left, so this is the last moment to see that
+            // the end will not have committed it. Before the end is begun nobody asks: whoever has the
+            // partition next runs it again.
+            self.state.left_uncommitted |=
+                self.state.shutdown.is_some() && !self.core.is_clean(*slot);
             self.state.rebalancing.forget_late(*slot);
             self.owned.remove(*slot);
             self.slots.set_epoch(*slot, None);

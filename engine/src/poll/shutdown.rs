@@ -140,7 +140,7 @@ impl PollLoop {
         match &outcome {
             LeaveOutcome::Left => {}
             LeaveOutcome::Unfinished => {
-                tracing::warn!("leaving the group goes on behind the scenes")
+                tracing::warn!("leaving the group goes on behind the scenes");
             }
             LeaveOutcome::Fatal(error) => tracing::warn!(%error, "the group was not left"),
         }
@@ -171,7 +171,7 @@ impl PollLoop {
             fetched_bytes: self.source.fetched_bytes(),
             left_open: open,
             left_running: 0,
-            all_committed: self.core.is_all_clean(),
+            all_committed: self.core.is_all_clean() && !self.state.left_uncommitted,
         }
     }
 }
