@@ -462,6 +462,9 @@ impl PollLoop {
         reply: Sender<Result<(), CommitError>>,
         now: Timestamp,
     ) {
+        // What a handler has finished counts, also where its worker has not come to report it.
+        self.take_all_back(now);
+        self.take_reports(now);
         let mark = self.core.mark();
         self.core.commit_now(CommitReason::Requested, None, now);
         self.state.commit_waiters.push(CommitWaiter {
