@@ -1,0 +1,168 @@
+//! More than fits: bounds are kept, nobody starves, and all of it goes on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering as Atomic};
+use std::time::Duration;
+
+use keyway::{Outcome, Record};
+
+use crate::world::{Door, LONG, OpenAtEnd, World};
+
+#[test]
+fn a_hot_partition_is_paused_and_resumed_and_starves_nobody() {
+    const HOT: u64 = 150_000;
+    let world = World::of(2);
+    world.produce_to(
+        "t",
+        (0..HOT).map(|n| (0, Some((n % 500).to_string()), String::new())),
+    );
+    let door = Door::default();
+    let _open = OpenAtEnd(door.clone());
+    let passed = door.clone();
+    let run = world.start(|builder| {
+        builder
+            .partition_buffer(5_000)
+            .concurrency(8)
+            .handler(move |record: &Record| {
+                if record.partition() == 0 && !passed.is_open() {
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+            })
+    });
+    run.until_status("the pause", |status| {
+        status.partitions.iter().any(|part| part.paused)
+    });
+    world.produce_to(
+        "t",
+        (0..1_000).map(|n| (1, Some(n.to_string()), String::new())),
+    );
+    let cold = |run: &crate::world::Run| {
+        run.seen
+            .done()
+            .iter()
+            .filter(|id| id.partition == 1)
+            .count()
+    };
+    let mut most = 0;
+    keyway_tests::wait::until("the other partition", LONG, || {
+        let status = run.status();
+        let hot = status
+            .partitions
+            .iter()
+            .find(|part| part.partition.partition == 0);
+        most = most.max(hot.map_or(0, |part| part.buffered));
+        (cold(&run) == 1_000).then_some(())
+    });
+    assert!(
+        (1_000..=7_000).contains(&most),
+        "{most}: one poll beyond the bound, no more"
+    );
+    let hot = run.seen.done().len() - 1_000;
+    assert!(
+        hot < HOT as usize / 2,
+        "the hot one is far from done: {hot}"
+    );
+    door.open();
+    run.until_done(HOT as usize + 1_000);
+    let seen = run.seen.clone();
+    assert!(run.stop().all_committed);
+    seen.assert_each_done_once(HOT as usize + 1_000);
+    assert_eq!(world.committed(0), Some((HOT as i64, String::new())));
+}
+
+#[test]
+fn an_engine_that_is_full_takes_no_more_and_goes_on_when_it_is_not() {
+    let world = World::of(8);
+    world.produce(60_000, 2_000);
+    let door = Door::default();
+    let _open = OpenAtEnd(door.clone());
+    let passed = door.clone();
+    let run = world.start(|builder| {
+        builder
+            .memory_budget(16 << 20)
+            .handler(move |_: &Record| passed.pass())
+    });
+    run.until_status("a full engine", |status| status.full);
+    let bytes = run.status().buffered_bytes;
+    assert!(
+        bytes <= (8 << 20) + (1 << 20),
+        "half of the budget, and a poll: {bytes}"
+    );
+    door.open();
+    run.until_done(60_000);
+    let seen = run.seen.clone();
+    assert!(run.stop().all_committed);
+    seen.assert_each_done_once(60_000);
+}
+
+/// A number without a pattern: the last steps of SplitMix64.
+fn scattered(number: u64) -> u64 {
+    let mut mixed = (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+#[test]
+fn one_stuck_key_holds_the_others_back_only_as_far_as_its_map_asks() {
+    const RECORDS: u64 = 20_000;
+    // With a handler that takes its time, what completes between two looks at the map fits between the
+    // threshold and this.
+    const LIMIT: usize = 2_000;
+    let world = World::of(1);
+    // The stuck key's records follow no pattern, so that their map is long.
+    world.produce_to(
+        "t",
+        (0..RECORDS).map(|n| {
+            let key = match scattered(n) % 8 < 3 {
+                true => "stuck".to_owned(),
+                false => (n % 100).to_string(),
+            };
+            (0, Some(key), n.to_string())
+        }),
+    );
+    let healed = Arc::new(AtomicBool::new(false));
+    let heals = Arc::clone(&healed);
+    let run = world.start(|builder| {
+        builder
+            .metadata_limit(LIMIT)
+            .retry_delay(Duration::from_millis(50))
+            .handler(move |record: &Record| {
+                if !heals.load(Atomic::Relaxed) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                match record.key() == Some(b"stuck") && !heals.load(Atomic::Relaxed) {
+                    true => Outcome::Retry { after: None },
+                    false => Outcome::Done,
+                }
+            })
+    });
+    run.until_status("the block", |status| {
+        status.partitions.iter().any(|part| part.blocked_by_map)
+    });
+    let mut last = None;
+    let stored = keyway_tests::wait::try_until(LONG / 4, || {
+        last = world.committed(0);
+        last.clone()
+            .filter(|(_, metadata)| metadata.len() > LIMIT / 2)
+    });
+    let Some((_, metadata)) = stored else {
+        panic!(
+            "no map of this size was stored, but {last:?}: {:?}",
+            run.status()
+        );
+    };
+    assert!(metadata.len() <= LIMIT, "{metadata}");
+    let before = run.seen.done().len();
+    assert!(
+        before > 10 && before < RECORDS as usize / 2,
+        "some went on, not all: {before}"
+    );
+    healed.store(true, Atomic::Relaxed);
+    run.until_done(RECORDS as usize);
+    let seen = run.seen.clone();
+    assert!(run.stop().all_committed);
+    seen.assert_each_done_once(RECORDS as usize);
+    seen.assert_key_order();
+    world.until_committed(RECORDS as i64);
+}

@@ -1,0 +1,244 @@
+//! Commits that are refused, lost or late. There is never new traffic that would repeat them by chance.
+
+use std::time::Duration;
+
+use keyway::testing::{MockFault, MockRequest};
+use keyway::{CommitMode, Outcome, Record, Status};
+
+use crate::world::{Door, LONG, World};
+
+/// Ten records, whose commits meet these faults; in the end all is committed and nothing runs again.
+#[track_caller]
+fn survives(faults: &[MockFault]) {
+    let world = World::filled(10);
+    let door = Door::default();
+    let passed = door.clone();
+    let run = world.start(|builder| {
+        builder
+            .commit_timeout(Duration::from_secs(2))
+            .handler(move |_: &Record| passed.pass())
+    });
+    // The first position is committed; the faults meet what comes after.
+    keyway_tests::wait::until("the first commit", LONG, || world.committed(0));
+    world
+        .broker
+        .fail_requests(MockRequest::OffsetCommit, faults);
+    door.open();
+    run.until_done(10);
+    world.until_committed(10);
+    run.until_status("a clean partition", |status| {
+        status
+            .partitions
+            .iter()
+            .all(|partition| !partition.uncommitted)
+            && status.partitions.len() == 1
+    });
+    run.stop();
+    let again = world.start(|builder| builder.handler(|_: &Record| ()));
+    again.until_assigned(1);
+    world
+        .broker
+        .produce_numbered("t", 0, 10, 1)
+        .expect("appended");
+    again.until_done(1);
+    let seen = again.seen.clone();
+    again.stop();
+    assert_eq!(seen.started(), [10], "nothing runs again");
+}
+
+#[test]
+fn a_commit_refused_during_a_rebalance_is_made_again() {
+    survives(&[MockFault::RebalanceInProgress; 3]);
+}
+
+#[test]
+fn a_commit_refused_by_one_who_does_not_coordinate_is_made_again() {
+    survives(&[
+        MockFault::NotCoordinator,
+        MockFault::CoordinatorLoading,
+        MockFault::NotCoordinator,
+    ]);
+}
+
+#[test]
+fn a_commit_refused_for_a_reason_nobody_foresaw_is_made_again() {
+    survives(&[MockFault::Unknown; 3]);
+}
+
+#[test]
+fn a_commit_without_an_answer_counts_as_neither_made_nor_failed() {
+    survives(&[MockFault::Disconnect; 2]);
+}
+
+#[test]
+fn a_commit_under_an_old_generation_is_made_again_once_there_is_a_new_one() {
+    survives(&[MockFault::IllegalGeneration]);
+}
+
+#[test]
+fn a_member_that_is_unknown_loses_its_partitions_and_gets_them_again() {
+    let world = World::filled(10);
+    let door = Door::default();
+    let passed = door.clone();
+    let run = world.start(|builder| builder.handler(move |_: &Record| passed.pass()));
+    keyway_tests::wait::until("the first commit", LONG, || world.committed(0));
+    world
+        .broker
+        .fail_requests(MockRequest::OffsetCommit, &[MockFault::UnknownMember]);
+    door.open();
+    keyway_tests::wait::until("the loss", LONG, || (run.seen.lost() == 1).then_some(()));
+    keyway_tests::wait::until("the return", LONG, || {
+        (run.seen.assigned() == 2).then_some(())
+    });
+    world.until_committed(10);
+    run.stop();
+}
+
+#[test]
+fn a_commit_that_is_denied_shows_and_heals() {
+    let world = World::filled(10);
+    let door = Door::default();
+    let passed = door.clone();
+    let run = world.start(|builder| builder.handler(move |_: &Record| passed.pass()));
+    keyway_tests::wait::until("the first commit", LONG, || world.committed(0));
+    world
+        .broker
+        .fail_requests(MockRequest::OffsetCommit, &[MockFault::GroupDenied; 30]);
+    door.open();
+    run.until_status("the denial", |status| {
+        status
+            .partitions
+            .iter()
+            .any(|partition| partition.commit_denied)
+    });
+    world.broker.clear_faults(MockRequest::OffsetCommit);
+    world.until_committed(10);
+    run.until_status("its end", |status| {
+        status
+            .partitions
+            .iter()
+            .all(|partition| !partition.commit_denied)
+    });
+    run.stop();
+}
+
+#[test]
+fn a_smaller_limit_of_the_broker_is_learned() {
+    let world = World::of(1);
+    world.produce(400, 400);
+    let run = world.start(|builder| {
+        builder.handler(|record: &Record| {
+            // Holes without a pattern, so that their text is long.
+            match (record.offset() * 7_919 % 97) < 40 {
+                true => Outcome::Retry {
+                    after: Some(Duration::from_secs(3600)),
+                },
+                false => Outcome::Done,
+            }
+        })
+    });
+    let clean = |status: &Status| {
+        status.partitions.len() == 1 && !status.partitions[0].uncommitted && status.running == 0
+    };
+    run.until_status("all committed", |status| {
+        clean(status) && status.completed > 200 && status.completed + status.retries as u64 == 400
+    });
+    let (_, metadata) = world.committed(0).expect("a commit");
+    let before = run.status().metadata_limit;
+    assert!(
+        metadata.len() > 40 && metadata.len() <= before,
+        "{metadata}"
+    );
+    world
+        .broker
+        .fail_requests(MockRequest::OffsetCommit, &[MockFault::MetadataTooLarge]);
+    world
+        .broker
+        .produce_numbered("t", 0, 400, 3)
+        .expect("appended");
+    run.until_status("a smaller limit, and a commit within it", |status| {
+        clean(status) && status.metadata_limit < before
+    });
+    let learned = run.status().metadata_limit;
+    assert!(learned < metadata.len() + 40, "{learned}");
+    let (offset, metadata) = world.committed(0).expect("a commit");
+    assert!(
+        offset == 0 && metadata.len() <= learned,
+        "{offset} {metadata}"
+    );
+    run.stop();
+}
+
+#[test]
+fn an_answer_that_is_late_is_no_answer() {
+    let world = World::filled(10);
+    let door = Door::default();
+    let passed = door.clone();
+    let run = world.start(|builder| {
+        builder
+            .commit_timeout(Duration::from_millis(300))
+            .handler(move |_: &Record| passed.pass())
+    });
+    keyway_tests::wait::until("the first commit", LONG, || world.committed(0));
+    world
+        .broker
+        .set_round_trip(1, Duration::from_secs(2))
+        .expect("a broker");
+    door.open();
+    run.until_done(10);
+    run.until_status("what is not acknowledged", |status| {
+        status
+            .partitions
+            .iter()
+            .any(|partition| partition.uncommitted)
+    });
+    world
+        .broker
+        .set_round_trip(1, Duration::ZERO)
+        .expect("a broker");
+    run.until_status("what is", |status| {
+        status.partitions.len() == 1
+            && status
+                .partitions
+                .iter()
+                .all(|partition| !partition.uncommitted)
+    });
+    world.until_committed(10);
+    run.stop();
+}
+
+#[test]
+fn a_synchronous_mode_commits_without_an_interval() {
+    let world = World::filled(50);
+    let run = world.start(|builder| {
+        builder
+            .commit_mode(CommitMode::Synchronous)
+            .handler(|record: &Record| match record.offset() {
+                49 => Outcome::Retry {
+                    after: Some(Duration::from_secs(3600)),
+                },
+                _ => Outcome::Done,
+            })
+    });
+    run.until_done(49);
+    keyway_tests::wait::until("the commit", Duration::from_secs(5), || {
+        world.committed(0).filter(|(offset, _)| *offset == 49)
+    });
+    run.stop();
+}
+
+#[test]
+fn whoever_asks_for_a_commit_hears_when_it_is_there() {
+    let world = World::filled(10);
+    let run = world.start(|builder| {
+        builder
+            .commit_interval(Duration::from_secs(3600))
+            .handler(|_: &Record| ())
+    });
+    run.until_done(10);
+    // The observer hears of a record before the engine does.
+    run.until_status("all complete", |status| status.completed == 10);
+    run.engine.commit(LONG).expect("acknowledged");
+    assert_eq!(world.committed(0), Some((10, String::new())));
+    run.stop();
+}

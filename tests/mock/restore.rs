@@ -1,0 +1,134 @@
+//! Where an assigned partition starts when the questions about it fail.
+
+use keyway::testing::{MockFault, MockRequest};
+use keyway::{Keyway, Outcome, Record, StopReason};
+use std::time::Duration;
+
+use crate::world::{Run, World};
+
+/// A group that has done all of ten records but the fourth and the seventh.
+fn with_holes() -> World {
+    let world = World::filled(10);
+    let run = world.start(|builder| {
+        builder.handler(|record: &Record| match record.offset() {
+            3 | 6 => Outcome::Retry {
+                after: Some(Duration::from_secs(3600)),
+            },
+            _ => Outcome::Done,
+        })
+    });
+    run.until_done(8);
+    run.stop();
+    let (offset, metadata) = world.committed(0).expect("a commit");
+    assert!(offset == 3 && !metadata.is_empty());
+    world
+}
+
+/// Exactly the two that are missing run.
+#[track_caller]
+fn runs_the_two(world: &World) {
+    let run = world.start(|builder| builder.handler(|_: &Record| ()));
+    run.until_done(2);
+    let mut started = run.seen.started();
+    started.sort_unstable();
+    run.stop();
+    assert_eq!(started, [3, 6]);
+    world.until_committed(10);
+}
+
+#[test]
+fn holes_are_all_that_runs() {
+    runs_the_two(&with_holes());
+}
+
+#[test]
+fn a_question_for_what_is_committed_is_asked_again_and_never_taken_for_nothing() {
+    let world = with_holes();
+    let faults = [
+        MockFault::CoordinatorLoading,
+        MockFault::NotCoordinator,
+        MockFault::Unknown,
+        MockFault::Disconnect,
+        MockFault::Unknown,
+    ];
+    world
+        .broker
+        .fail_requests(MockRequest::OffsetFetch, &faults);
+    runs_the_two(&world);
+}
+
+#[test]
+fn a_question_for_the_ends_of_the_log_is_asked_again() {
+    let world = with_holes();
+    let faults = [
+        MockFault::Unknown,
+        MockFault::Disconnect,
+        MockFault::Unknown,
+    ];
+    world
+        .broker
+        .fail_requests(MockRequest::ListOffsets, &faults);
+    runs_the_two(&world);
+}
+
+#[test]
+fn the_clients_own_reset_is_where_a_group_without_a_commit_starts() {
+    let world = World::filled(5);
+    let start = |reset: &str| {
+        let builder = Keyway::builder(world.client())
+            .group(reset)
+            .topics(["t"])
+            .property("auto.offset.reset", reset);
+        Run::of(builder.handler(|_: &Record| ()))
+    };
+    let (earliest, latest) = (start("earliest"), start("latest"));
+    latest.until_assigned(1);
+    earliest.until_assigned(1);
+    world
+        .broker
+        .produce_numbered("t", 0, 5, 1)
+        .expect("appended");
+    earliest.until_done(6);
+    latest.until_done(1);
+    assert_eq!(latest.seen.started(), [5]);
+    earliest.stop();
+    latest.stop();
+}
+
+#[test]
+fn metadata_of_another_program_is_ignored_or_a_reason_to_stop() {
+    use keyway::rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
+    use keyway::rdkafka::{Offset, TopicPartitionList};
+    let world = World::filled(5);
+    let foreign: BaseConsumer = world
+        .client()
+        .set("group.id", "g")
+        .create()
+        .expect("a consumer");
+    let mut list = TopicPartitionList::new();
+    let mut part = list.add_partition("t", 0);
+    part.set_offset(Offset::Offset(2)).expect("an offset");
+    part.set_metadata("not a hole map");
+    foreign.commit(&list, CommitMode::Sync).expect("committed");
+    drop(list);
+    let run = world.start(|builder| {
+        builder
+            .bad_metadata(keyway::BadMetadata::Fail)
+            .handler(|_: &Record| ())
+    });
+    let reason = run.engine.wait().expect_err("not asked to end");
+    assert!(
+        matches!(reason, StopReason::BadMetadata { offset: 2, .. }),
+        "{reason}"
+    );
+    assert_eq!(run.seen.started(), [0_i64; 0]);
+    assert_eq!(
+        world.committed(0),
+        Some((2, "not a hole map".to_owned())),
+        "left as it was"
+    );
+    let run = world.start(|builder| builder.handler(|_: &Record| ()));
+    run.until_done(3);
+    world.until_committed(5);
+    run.stop();
+}
