@@ -35,9 +35,12 @@ fn hundred_bytes(records: i64) -> World {
     world
 }
 
+/// Gives a builder its handler.
+type Kind = fn(Builder, Calls) -> Builder;
+
 #[test]
 fn every_kind_of_batch_handler_does_each_record_once() {
-    let kinds: [(&str, fn(Builder, Calls) -> Builder); 3] = [
+    let kinds: [(&str, Kind); 3] = [
         ("threads", |builder, calls| {
             builder.route(
                 Route::batch_handler(move |records: Vec<Record>| calls.note(&records))

@@ -10,7 +10,7 @@ use crate::world::{Door, OpenAtEnd, World};
 fn a_stop_leaves_a_handler_that_hangs_behind_and_says_so() {
     let (world, door) = (World::filled(3), Door::default());
     let _open = OpenAtEnd(door.clone());
-    let passed = door.clone();
+    let passed = door;
     let run = world.start(|builder| {
         builder.handler(move |record: &Record| {
             if record.offset() == 1 {

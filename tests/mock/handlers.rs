@@ -6,10 +6,13 @@ use keyway::{Builder, Outcome, Record, Route, StopReason, TopicPartition};
 
 use crate::world::{Event, World};
 
+/// Gives a builder its handler.
+type Kind = fn(Builder, Duration) -> Builder;
+
 #[test]
 fn every_kind_of_handler_does_each_record_once_in_the_order_of_its_key() {
     let nap = Duration::from_micros(200);
-    let kinds: [(&str, fn(Builder, Duration) -> Builder); 3] = [
+    let kinds: [(&str, Kind); 3] = [
         ("threads", |builder, nap| {
             builder.handler(move |_: &Record| std::thread::sleep(nap))
         }),

@@ -93,7 +93,10 @@ fn a_drain_that_waits_for_a_handler_does_not_spin() {
     let run = world.start(|builder| {
         builder.handler(
             |record: &Record| match (record.offset(), record.attempt()) {
-                (0, _) => std::thread::sleep(WINDOW * 2).into(),
+                (0, _) => {
+                    std::thread::sleep(WINDOW * 2);
+                    Outcome::Done
+                }
                 (1, 1) => Outcome::Retry {
                     after: Some(WINDOW * 2),
                 },

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering as Atomic};
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use keyway::{Ordering, Record};
 
@@ -129,4 +129,27 @@ fn lanes_may_be_chosen_by_a_function_of_the_record() {
     run.stop();
     seen.assert_lanes(|id, _| vec![id.partition as u8, (id.offset % 2) as u8]);
     assert_eq!(crowd.most(), 4);
+}
+
+#[test]
+fn a_slow_attempt_now_and_then_costs_no_order() {
+    const RECORDS: usize = 40_000;
+    let world = World::of(1);
+    world.produce(RECORDS as u64, 5);
+    // What is queued on a worker behind a slow attempt is taken back while fast ones of the same lanes end.
+    let run = world.start(|builder| {
+        builder.concurrency(3).handler(|record: &Record| {
+            if record.offset() % 331 == 0 {
+                std::thread::sleep(Duration::from_millis(4));
+            } else {
+                let until = Instant::now() + Duration::from_micros(60);
+                while Instant::now() < until {}
+            }
+        })
+    });
+    run.until_done(RECORDS);
+    let seen = run.seen.clone();
+    run.stop();
+    seen.assert_each_done_once(RECORDS);
+    seen.assert_key_order();
 }

@@ -128,7 +128,8 @@ fn what_was_queued_at_a_revoke_runs_after_the_return() {
 fn a_key_is_never_on_two_threads_however_often_its_partition_comes_back() {
     let world = World::of(2);
     world.produce(200, 8);
-    let inside: Arc<Mutex<HashSet<(i32, Vec<u8>)>>> = Arc::default();
+    type Lane = (i32, Vec<u8>);
+    let inside: Arc<Mutex<HashSet<Lane>>> = Arc::default();
     let overlaps = Arc::new(AtomicU32::new(0));
     let (held, counted) = (Arc::clone(&inside), Arc::clone(&overlaps));
     let run = world.start(|builder| {

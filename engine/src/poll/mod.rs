@@ -268,17 +268,20 @@ impl PollLoop {
         }
     }
 
+    /// Takes back what a worker has not started.
+    ///
+    /// The core is told of it before it is told of any result that came with it or lies in the channel. With a
+    /// result first it would let the rest of that record's lane follow to the worker, past the records that are
+    /// in this function's hands.
     fn take_back(&mut self, route: RouteId, worker: WorkerIndex, now: Timestamp) {
         let mut tasks = std::mem::take(&mut self.state.taken_back);
         self.pools[route.index()].take_back(worker, &mut tasks);
-        // What it has finished is reported by the taking back, and has to be seen first. It makes room, for which
-        // the core may have sent more to this very worker: that must not stay behind the slow attempt, since a
-        // worker that was taken back from is not looked at again before it reports.
-        self.take_reports(now);
-        self.carry_out(now);
-        self.pools[route.index()].take_back(worker, &mut tasks);
         self.core.taken_back(route, worker, &mut tasks, now);
         self.state.taken_back = tasks;
+        // What the worker had finished makes room there, for which the core may send more: it is looked at, and
+        // taken back from, again.
+        self.take_reports(now);
+        self.carry_out(now);
     }
 
     /// Takes back everything that is queued, so that what leaves does not wait behind what stays.
