@@ -45,7 +45,7 @@ impl Random {
 #[test]
 fn killed_at_random_and_started_again() {
     let rounds = number("KEYWAY_FAULT_ROUNDS").unwrap_or(3);
-    let records = (rounds * 5_000).clamp(15_000, 150_000) as usize;
+    let records = (rounds * 12_500).clamp(15_000, 150_000) as usize;
     let since_epoch = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
