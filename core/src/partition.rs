@@ -249,10 +249,7 @@ impl LeaderEpochs {
             self.before = Some(epoch);
             self.changes.pop_front();
         }
-        // Below the first record that this group ever read there is none whose epoch could be known. Its own
-        // says the same of the log, and a map without an epoch would pass for a copied one.
         self.before
-            .or_else(|| self.changes.front().map(|change| change.1))
     }
 }
 
@@ -275,10 +272,10 @@ mod tests {
     }
 
     #[test]
-    fn at_the_first_record_of_all_its_own_epoch_is_carried() {
+    fn below_the_first_record_that_was_read_no_epoch_is_known() {
         let mut epochs = LeaderEpochs::starting(None);
         epochs.note(at(0), Some(2));
-        assert_eq!(epochs.below(at(0)), Some(2));
+        assert_eq!(epochs.below(at(0)), None);
     }
 
     #[test]
