@@ -244,6 +244,7 @@ fn close(shared: Arc<Shared>, mut rebalance: Rebalance, bound: Duration, farewel
         }
         thread::sleep(LOOK);
     }
+    shared.forget_unanswered();
     client.destroy();
     shared.closing.set(CloseState::Closed);
 }

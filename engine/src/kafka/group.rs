@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use super::close::Closing;
 use super::errors::{ClientError, CommitCode, ErrorCode};
-use super::native::{Call, Client, Element, Failure, OffsetSpec, PartitionList};
+use super::native::{Call, Client, Element, Failure, HandOver, OffsetSpec, PartitionList};
 use super::{OauthToken, TopicPartition};
 
 /// What the source, its group clients and its closer share.
@@ -26,6 +26,9 @@ pub(super) struct Shared {
     pub(super) consumer_protocol: bool,
     pub(super) closing: Arc<Closing>,
     lock: Mutex<Assignment>,
+    /// Commits whose answer was not waited for to the end. librdkafka repeats a commit by itself for as long as
+    /// it finds no coordinator, so such a one may still be stored, after any number of later ones.
+    unanswered: Mutex<Vec<HandOver>>,
 }
 
 /// What the group lock protects, beside librdkafka's own assignment.
@@ -45,7 +48,26 @@ impl Shared {
             consumer_protocol,
             closing: Arc::default(),
             lock: Mutex::default(),
+            unanswered: Mutex::default(),
         })
+    }
+
+    /// Whether an older commit has no answer yet. Called while a call of the client is under way.
+    fn is_older_open(&self) -> bool {
+        let mut unanswered = self.unanswered();
+        unanswered.retain(|older| older.wait(Duration::ZERO).is_none());
+        !unanswered.is_empty()
+    }
+
+    /// Drops the answers that nobody will ask for: their queues must not outlive the client.
+    pub(super) fn forget_unanswered(&self) {
+        self.unanswered().clear();
+    }
+
+    fn unanswered(&self) -> MutexGuard<'_, Vec<HandOver>> {
+        self.unanswered
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The group lock.
@@ -96,6 +118,8 @@ pub(crate) enum CommitAnswer {
     /// Nothing is known. The request may still reach a broker, even after later ones. The code is
     /// there when librdkafka gave up, and missing when the caller's time was over.
     NoAnswer(Option<ErrorCode>),
+    /// This one was stored, but an older one still has no answer and may be stored over it.
+    OlderOpen,
     /// The request was not handed over, and will have no effect.
     NotSent(NotSent),
 }
@@ -199,6 +223,9 @@ impl GroupClient {
         let Ok((client, _call)) = self.enter() else {
             return CommitAnswer::NotSent(NotSent::Closed);
         };
+        // Looked at before this one is on its way: the answer to an older one that comes later does not tell
+        // which of the two was stored last.
+        let older_open = self.shared.is_older_open();
         let handed_over = {
             let assignment = self.shared.lock();
             if assignment.leaving {
@@ -222,6 +249,7 @@ impl GroupClient {
             }
         };
         let Some(reply) = handed_over.wait(timeout) else {
+            self.shared.unanswered().push(handed_over);
             return CommitAnswer::NoAnswer(None);
         };
         if CommitCode::leaves_open(reply.code) {
@@ -248,6 +276,10 @@ impl GroupClient {
             .collect();
         if results.len() > 1 && CommitCode::may_be_of_one_partition(reply.code) {
             self.tell_apart(list, reply.code, &mut results, deadline);
+        }
+        let stored = |result: &PartitionResult| result.code == CommitCode::Success;
+        if older_open && results.iter().any(stored) {
+            return CommitAnswer::OlderOpen;
         }
         CommitAnswer::Answered(results)
     }

@@ -166,6 +166,10 @@ fn judge(answer: &kafka::CommitAnswer, partitions: usize) -> Vec<CommitAnswer> {
             refused("no_answer");
             vec![CommitAnswer::Unknown; partitions]
         }
+        kafka::CommitAnswer::OlderOpen => {
+            tracing::debug!("a commit was stored, and an older one may still be stored over it");
+            vec![CommitAnswer::Unknown; partitions]
+        }
         kafka::CommitAnswer::NotSent(why) => {
             let answer = match why {
                 NotSent::Guard | NotSent::NotAMember => CommitAnswer::Repeat,

@@ -26,7 +26,7 @@ mod raw;
 
 pub(crate) use callbacks::Stashed;
 pub(crate) use client::{Batch, Call, Client, MessageFailure};
-pub(crate) use group::Protocol;
+pub(crate) use group::{HandOver, Protocol};
 pub(crate) use list::{Element, PartitionList};
 pub(crate) use message::NativeRecord;
 pub(crate) use mock::MockCluster;
