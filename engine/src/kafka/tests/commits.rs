@@ -205,6 +205,27 @@ fn a_fenced_static_member_is_fatal() {
 }
 
 #[test]
+fn a_commit_is_open_to_an_older_one_that_had_no_answer_when_it_was_sent() {
+    let broker = broker(1);
+    let member = Member::reading(&broker);
+    broker
+        .set_round_trip(1, Duration::from_secs(1))
+        .expect("a broker");
+    let older = member
+        .group
+        .commit(&[offset(0, 1, "")], Duration::from_millis(50), || true);
+    assert_eq!(older, CommitAnswer::NoAnswer(None));
+    let later = commit(&member, &[offset(0, 2, "")]);
+    assert_eq!(later, CommitAnswer::OlderOpen);
+    broker.set_round_trip(1, Duration::ZERO).expect("a broker");
+    // The older one was answered on the same connection before.
+    assert_eq!(
+        codes(commit(&member, &[offset(0, 3, "")])),
+        [CommitCode::Success]
+    );
+}
+
+#[test]
 fn without_a_broker_there_is_no_answer_in_time() {
     let broker = broker(1);
     let member = Member::reading(&broker);
