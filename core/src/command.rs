@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keyway_offsets::{HoleMap, Limits, Offset};
+use keyway_offsets::{CommitText, HoleMap, Limits, Offset};
 
 use crate::ids::{Epoch, LaneId, LaneIndex, PartitionSlot, PlanId, RouteId, WorkerIndex};
 use crate::work::Work;
@@ -157,6 +157,20 @@ pub struct PartitionAnswer {
     pub inner_chars: usize,
     /// Whether the map did not fit and was left out.
     pub stripped: bool,
+}
+
+impl PartitionAnswer {
+    /// What became of `part`, which was sent as `text`.
+    pub fn new(part: &PartitionPlan, text: &CommitText, answer: CommitAnswer) -> Self {
+        Self {
+            slot: part.slot,
+            epoch: part.epoch,
+            answer,
+            chars: text.text.len(),
+            inner_chars: text.inner_chars,
+            stripped: text.text.is_empty() && text.inner_chars > 0,
+        }
+    }
 }
 
 /// The answer to a plan.

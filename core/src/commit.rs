@@ -273,10 +273,6 @@ impl<P, G: Gate<P>> Core<P, G> {
                 self.commits.next_at = self.commits.next_at.min(retry_at);
             }
         }
-        if partition.judge_map(&self.commits.limits) {
-            for index in std::mem::take(&mut self.partitions[answer.slot.index()].behind_map) {
-                self.queue_lane(index, now);
-            }
-        }
+        self.judge_map(answer.slot, now);
     }
 }

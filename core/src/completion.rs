@@ -153,10 +153,8 @@ impl<P, G: Gate<P>> Core<P, G> {
         let partition = &mut self.partitions[at.slot.index()];
         partition.tracker.complete(at.offset);
         partition.map.since_judged += 1;
-        if partition.map_judgement_due() && partition.judge_map(&self.commits.limits) {
-            for index in std::mem::take(&mut self.partitions[at.slot.index()].behind_map) {
-                self.queue_lane(index, now);
-            }
+        if partition.map_judgement_due() {
+            self.judge_map(at.slot, now);
         }
         self.counters.completed += 1;
         self.forget(at.slot, at.bytes);

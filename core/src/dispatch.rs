@@ -82,7 +82,14 @@ impl<P, G: Gate<P>> Core<P, G> {
             return false;
         }
         self.commits.note_change();
-        if partition.map.highest_allowed.is_none() || !partition.judge_map(&self.commits.limits) {
+        partition.map.highest_allowed.is_some() && self.judge_map(slot, now)
+    }
+
+    /// Looks at the length of a partition's map, and queues anew the lanes that waited for it to shrink. Says
+    /// whether they had to be looked at.
+    pub(crate) fn judge_map(&mut self, slot: PartitionSlot, now: Timestamp) -> bool {
+        let partition = &mut self.partitions[slot.index()];
+        if !partition.judge_map(&self.commits.limits) {
             return false;
         }
         for index in std::mem::take(&mut partition.behind_map) {

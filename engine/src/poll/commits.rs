@@ -124,14 +124,7 @@ impl Committer {
         }
         let parts = plan.partitions.iter().zip(&texts).zip(answers);
         parts
-            .map(|((partition, text), answer)| PartitionAnswer {
-                slot: partition.slot,
-                epoch: partition.epoch,
-                answer,
-                chars: text.text.len(),
-                inner_chars: text.inner_chars,
-                stripped: text.text.is_empty() && text.inner_chars > 0,
-            })
+            .map(|((part, text), answer)| PartitionAnswer::new(part, text, answer))
             .collect()
     }
 }

@@ -24,8 +24,8 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
 use keyway_core::{
-    Arrival, Command, CommitMark, CommitReason, Core, PartitionSlot, RouteId, StopCause, Task,
-    Timestamp, WorkerIndex,
+    Arrival, Command, CommitMark, CommitReason, Core, PartitionSlot, RouteId, Task, Timestamp,
+    WorkerIndex,
 };
 use keyway_offsets::Offset;
 
@@ -37,7 +37,6 @@ pub(crate) use self::restore::{RestoreJob, RestorePolicy, Restorer};
 use self::shutdown::Shutdown;
 pub(crate) use self::slots::{Slots, panic_text};
 pub(crate) use self::tokens::{TokenProvider, Tokens, token_provider};
-use crate::budget::RECORD_OVERHEAD;
 use crate::context::Member;
 use crate::kafka::{ClientError, GroupClient, NativeRecord, Source, SourceEvent, TopicPartition};
 use crate::metrics::{self, Published};
@@ -168,14 +167,18 @@ impl PollLoop {
 
     fn take_reports(&mut self, now: Timestamp) {
         while let Some(report) = self.reports.try_next() {
-            let spent = self.core.completed(report, now);
-            self.reports.recycle(spent);
+            self.take_report(report, now);
         }
         let completed = self.core.counters().completed;
         if completed != self.state.last_completed {
             self.state.last_completed = completed;
             self.state.last_completion = Some(now);
         }
+    }
+
+    fn take_report(&mut self, report: keyway_core::Report<Message>, now: Timestamp) {
+        let spent = self.core.completed(report, now);
+        self.reports.recycle(spent);
     }
 
     fn carry_out(&mut self, now: Timestamp) {
@@ -210,7 +213,11 @@ impl PollLoop {
                 }
                 Command::Pause(slot) => pause.push(self.slots.partition(slot).clone()),
                 Command::Resume(slot) => resume.push(self.slots.partition(slot).clone()),
-                Command::Stop(cause) => self.stop_for(&cause, now),
+                Command::Stop(cause) => {
+                    if let Some(reason) = self.slots.stop_reason(cause) {
+                        self.stop_because(reason, now);
+                    }
+                }
                 other => tracing::error!(?other, "a command that this engine does not know"),
             }
         }
@@ -223,26 +230,6 @@ impl PollLoop {
             tracing::debug!(?resume, "fetched again");
             log_refusal(self.source.resume(&resume));
         }
-    }
-
-    fn stop_for(&mut self, cause: &StopCause, now: Timestamp) {
-        let StopCause::Handler {
-            slot,
-            offset,
-            reason,
-        } = cause
-        else {
-            tracing::error!(?cause, "a cause that this engine does not know");
-            return;
-        };
-        self.stop_because(
-            StopReason::Handler {
-                partition: self.slots.partition(*slot).clone(),
-                offset: offset.get(),
-                reason: reason.clone(),
-            },
-            now,
-        );
     }
 
     /// Begins an orderly end for a reason that [`Engine::wait`](crate::Engine::wait) will give.
@@ -305,9 +292,7 @@ impl PollLoop {
             // One record now and then, so that the client's callbacks are served.
             let deadline = Instant::now() + timeout;
             if let Some(report) = self.reports.next_before(deadline) {
-                let now = self.now();
-                let spent = self.core.completed(report, now);
-                self.reports.recycle(spent);
+                self.take_report(report, self.now());
             }
             let now = self.now();
             if now.since(self.state.full_since_poll) >= LONGEST_SLEEP {
@@ -366,18 +351,8 @@ impl PollLoop {
             let Some(offset) = Offset::new(record.offset()) else {
                 continue;
             };
-            let bytes = u32::try_from(record.payload_bytes() + RECORD_OVERHEAD).unwrap_or(u32::MAX);
-            let leader_epoch = record.leader_epoch();
-            match self.slots.lane(slot, offset, record, &self.member) {
-                Ok((lane, payload)) => {
-                    arrivals.push(Arrival {
-                        offset,
-                        lane,
-                        bytes,
-                        leader_epoch,
-                        payload,
-                    });
-                }
+            match self.slots.arrival(slot, offset, record, &self.member) {
+                Ok(arrival) => arrivals.push(arrival),
                 Err(reason) => {
                     // The rest of the partition is not received, hence read again at the next start.
                     self.stop_because(reason, now);
@@ -414,7 +389,7 @@ impl PollLoop {
                 SourceEvent::EndOfPartition { tp, offset } => self.take_position(&tp, offset),
                 SourceEvent::OffsetOutOfRange { tp, offset, error } => {
                     tracing::warn!(partition = %tp, offset, %error, "the position is not in the log: restoring anew");
-                    self.restore_anew(&tp, now);
+                    self.restore_anew(&tp);
                 }
                 SourceEvent::TokenRefresh => {
                     // Without a provider librdkafka does not ask.
@@ -529,7 +504,10 @@ impl PollLoop {
         let idle = (core.records == 0
             && self.state.first_assigned.is_some()
             && !self.state.rebalancing.is_under_way())
-        .then(|| now.since(self.state.active_at.max(self.last_receipt())));
+        .then(|| {
+            let last = self.state.last_completion.unwrap_or(Timestamp::ZERO);
+            now.since(self.state.active_at.max(last))
+        });
         Status {
             partitions: core
                 .partitions
@@ -565,10 +543,6 @@ impl PollLoop {
             idle_for: idle,
             denied: self.state.denied.clone(),
         }
-    }
-
-    fn last_receipt(&self) -> Timestamp {
-        self.state.last_completion.unwrap_or(Timestamp::ZERO)
     }
 }
 

@@ -87,17 +87,17 @@ impl PollLoop {
     pub(super) fn take_rebalance(&mut self, event: SourceEvent, now: Timestamp) {
         if matches!(event, SourceEvent::Lost(_)) {
             // Whatever was under way is about a membership that is over.
-            self.break_off_stage(now);
+            self.break_off_stage();
         }
         self.state.rebalancing.waiting.push_back(event);
         self.progress_rebalance(now);
     }
 
-    fn break_off_stage(&mut self, now: Timestamp) {
+    fn break_off_stage(&mut self) {
         match std::mem::take(&mut self.state.rebalancing.stage) {
             Stage::None => {}
             Stage::Restoring { cancelled, .. } => cancelled.store(true, Ordering::Relaxed),
-            Stage::Revoking { partitions, .. } => self.let_go(&partitions, now),
+            Stage::Revoking { partitions, .. } => self.let_go(&partitions),
         }
     }
 
@@ -119,7 +119,7 @@ impl PollLoop {
                     if let Stage::Revoking { partitions, .. } =
                         std::mem::take(&mut self.state.rebalancing.stage)
                     {
-                        self.let_go(&partitions, now);
+                        self.let_go(&partitions);
                         self.unassign(&partitions);
                     }
                 }
@@ -162,7 +162,7 @@ impl PollLoop {
                         observer.lost(name);
                     }
                 }
-                self.let_go(&partitions, now);
+                self.let_go(&partitions);
                 self.take_all_back(now);
                 self.unassign(&partitions);
             }
@@ -334,7 +334,7 @@ impl PollLoop {
 
     /// A partition's position is not in the log any more: its assignment ends, and it is restored while it
     /// stays assigned. What was complete and not committed runs again.
-    pub(super) fn restore_anew(&mut self, name: &TopicPartition, now: Timestamp) {
+    pub(super) fn restore_anew(&mut self, name: &TopicPartition) {
         let Some(slot) = self.slots.find(name) else {
             return;
         };
@@ -343,7 +343,7 @@ impl PollLoop {
             return;
         }
         let partitions = vec![(slot, name.clone())];
-        self.let_go(&partitions, now);
+        self.let_go(&partitions);
         log_refusal(self.source.pause(std::slice::from_ref(name)));
         let (job, cancelled) = self.ask_restorer(partitions.clone());
         self.state.rebalancing.late.push(LateRestore {
@@ -383,7 +383,7 @@ impl PollLoop {
     }
 
     /// Ends the assignments in the core and among the commits.
-    pub(super) fn let_go(&mut self, partitions: &[Named], _now: Timestamp) {
+    pub(super) fn let_go(&mut self, partitions: &[Named]) {
         for (slot, _) in partitions {
             // The core knows nothing of a partition once it has left, so this is the last moment to see that
             // the end will not have committed it. Before the end is begun nobody asks: whoever has the
@@ -403,8 +403,8 @@ impl PollLoop {
     }
 
     /// Stops at once whatever waits here, for the end.
-    pub(super) fn end_rebalancing(&mut self, now: Timestamp) {
-        self.break_off_stage(now);
+    pub(super) fn end_rebalancing(&mut self) {
+        self.break_off_stage();
         for late in std::mem::take(&mut self.state.rebalancing.late) {
             late.cancelled.store(true, Ordering::Relaxed);
         }

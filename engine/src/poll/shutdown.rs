@@ -122,7 +122,7 @@ impl PollLoop {
             return Err(StopReason::Abandoned);
         }
         let mut report = self.report(now);
-        self.end_rebalancing(now);
+        self.end_rebalancing();
         let assigned: Vec<_> = self
             .slots
             .assigned()
@@ -133,7 +133,7 @@ impl PollLoop {
                 observer.revoked(name);
             }
         }
-        self.let_go(&assigned, now);
+        self.let_go(&assigned);
         let outcome = self
             .source
             .leave(Instant::now() + LEAVE, StaticMember::Stays);

@@ -4,9 +4,12 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use keyway_core::{Core, Epoch, LaneId, LaneNames, MAX_SLOTS, PartitionSlot, RouteId, TaskRef};
+use keyway_core::{
+    Arrival, Core, Epoch, LaneId, LaneNames, MAX_SLOTS, PartitionSlot, RouteId, StopCause, TaskRef,
+};
 use keyway_offsets::Offset;
 
+use crate::budget::RECORD_OVERHEAD;
 use crate::context::Member;
 use crate::kafka::{NativeRecord, PartitionToken, TopicPartition};
 use crate::record::{Message, Record};
@@ -123,8 +126,46 @@ impl Slots {
         Some((slot, self.entries[slot.index()].epoch?))
     }
 
+    /// The core's cause for a stop, in the user's words.
+    pub(crate) fn stop_reason(&self, cause: StopCause) -> Option<StopReason> {
+        let StopCause::Handler {
+            slot,
+            offset,
+            reason,
+        } = cause
+        else {
+            tracing::error!(?cause, "a cause that this engine does not know");
+            return None;
+        };
+        Some(StopReason::Handler {
+            partition: self.partition(slot).clone(),
+            offset: offset.get(),
+            reason,
+        })
+    }
+
+    /// A record as the core takes it.
+    pub(crate) fn arrival(
+        &self,
+        slot: PartitionSlot,
+        offset: Offset,
+        record: NativeRecord,
+        member: &Arc<Member>,
+    ) -> Result<Arrival<Message>, StopReason> {
+        let bytes = u32::try_from(record.payload_bytes() + RECORD_OVERHEAD).unwrap_or(u32::MAX);
+        let leader_epoch = record.leader_epoch();
+        let (lane, payload) = self.lane(slot, offset, record, member)?;
+        Ok(Arrival {
+            offset,
+            lane,
+            bytes,
+            leader_epoch,
+            payload,
+        })
+    }
+
     /// The lane of a record, which is given back.
-    pub(crate) fn lane(
+    fn lane(
         &self,
         slot: PartitionSlot,
         offset: Offset,

@@ -6,15 +6,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use keyway_core::{
-    Arrival, Command, CommitAnswer, CommitFinished, CommitPlan, CommitReason, Core, Epoch, Leases,
-    PartitionAnswer, PartitionSlot, RouteId, Shape, StopCause, Timestamp, WorkerIndex,
+    Command, CommitAnswer, CommitFinished, CommitPlan, CommitReason, Core, Epoch, Leases,
+    PartitionAnswer, PartitionSlot, RouteId, Shape, Timestamp, WorkerIndex,
 };
 use keyway_offsets::{Offset, commit_text};
 use tokio::sync::Notify;
 
 use super::journal::{Journal, Scribe};
 use super::log::Log;
-use crate::budget::RECORD_OVERHEAD;
 use crate::context::{Clock, Fence, Member};
 use crate::kafka::TopicPartition;
 use crate::observer::Observer;
@@ -318,16 +317,8 @@ impl Life {
                 break;
             };
             let offset = assigned.position;
-            let bytes = u32::try_from(record.payload_bytes() + RECORD_OVERHEAD).unwrap_or(u32::MAX);
-            let leader_epoch = record.leader_epoch();
-            match self.slots.lane(slot, offset, record, &self.member) {
-                Ok((lane, payload)) => arrivals.push(Arrival {
-                    offset,
-                    lane,
-                    bytes,
-                    leader_epoch,
-                    payload,
-                }),
+            match self.slots.arrival(slot, offset, record, &self.member) {
+                Ok(arrival) => arrivals.push(arrival),
                 Err(reason) => {
                     fault = Some(reason);
                     break;
@@ -370,15 +361,11 @@ impl Life {
                 Command::Commit(plan) => self.store(log, &plan),
                 Command::Pause(slot) => self.set_paused(slot, true),
                 Command::Resume(slot) => self.set_paused(slot, false),
-                Command::Stop(StopCause::Handler {
-                    slot,
-                    offset,
-                    reason,
-                }) => self.stop_because(StopReason::Handler {
-                    partition: self.slots.partition(slot).clone(),
-                    offset: offset.get(),
-                    reason,
-                }),
+                Command::Stop(cause) => {
+                    if let Some(reason) = self.slots.stop_reason(cause) {
+                        self.stop_because(reason);
+                    }
+                }
                 other => tracing::error!(?other, "a command that this engine does not know"),
             }
         }
@@ -399,14 +386,7 @@ impl Life {
         for part in &plan.partitions {
             let text = commit_text(&part.map, &plan.limits);
             let name = self.slots.partition(part.slot).clone();
-            answers.push(PartitionAnswer {
-                slot: part.slot,
-                epoch: part.epoch,
-                answer: CommitAnswer::Stored,
-                chars: text.text.len(),
-                inner_chars: text.inner_chars,
-                stripped: text.text.is_empty() && text.inner_chars > 0,
-            });
+            answers.push(PartitionAnswer::new(part, &text, CommitAnswer::Stored));
             let base = part.map.base();
             self.scribe.committed(&name, base.get(), &text.text);
             log.commit(&name, base, part.leader_epoch, text.text);
