@@ -152,10 +152,7 @@ impl<P, G: Gate<P>> Core<P, G> {
     fn complete(&mut self, at: TaskRef, now: Timestamp) {
         let partition = &mut self.partitions[at.slot.index()];
         partition.tracker.complete(at.offset);
-        partition.map.since_judged += 1;
-        if partition.map_judgement_due() {
-            self.judge_map(at.slot, now);
-        }
+        self.map_changed(at.slot, now);
         self.counters.completed += 1;
         self.forget(at.slot, at.bytes);
         self.let_up(at.slot);

@@ -82,32 +82,27 @@ impl<P, G: Gate<P>> Core<P, G> {
             return false;
         }
         self.commits.note_change();
-        partition.map.highest_allowed.is_some() && self.judge_map(slot, now)
-    }
-
-    /// Looks at the length of a partition's map, and queues anew the lanes that waited for it to shrink. Says
-    /// whether they had to be looked at.
-    pub(crate) fn judge_map(&mut self, slot: PartitionSlot, now: Timestamp) -> bool {
-        let partition = &mut self.partitions[slot.index()];
-        if !partition.judge_map(&self.commits.limits) {
-            return false;
-        }
-        for index in std::mem::take(&mut partition.behind_map) {
-            self.queue_lane(index, now);
-        }
-        true
+        self.judge_if_waited_for(slot, now)
     }
 
     /// Event: reading has reached `position`, so offsets below it that were not received hold no record
     /// (markers, aborted or compacted ones). Every record that the source returned before must have been
     /// given to [`Core::records`].
-    pub fn position_reached(&mut self, slot: PartitionSlot, epoch: Epoch, position: Offset) {
+    pub fn position_reached(
+        &mut self,
+        slot: PartitionSlot,
+        epoch: Epoch,
+        position: Offset,
+        now: Timestamp,
+    ) {
         let partition = &mut self.partitions[slot.index()];
         if partition.epoch == epoch && partition.phase == Phase::Assigned {
+            let before = partition.tracker.version();
+            let route = partition.route;
             partition.tracker.complete_below(position);
-            // A map that has become shorter by it is judged with the commit's answer.
-            if !mutated(Mutant::GapNotCommitted) {
-                self.commits.note_change();
+            if self.note_gaps(slot, before, now) {
+                self.fill(route, now);
+                self.flush(route);
             }
         }
     }
@@ -230,7 +225,7 @@ impl<P, G: Gate<P>> Core<P, G> {
             self.retries.push(lane.due, index);
         } else if !partition.map_allows(offset) {
             lane.state = LaneState::BehindMap;
-            partition.behind_map.push(index);
+            partition.behind_map.insert(offset, index);
         } else {
             lane.state = LaneState::Ready;
             partition.ready.push_back(index);
@@ -323,18 +318,22 @@ impl<P, G: Gate<P>> Core<P, G> {
             };
             let lane = self.lanes.get_mut(index);
             let front = lane.waiting.front().map(|waiting| &waiting.task.at);
-            let allowed = front.is_some_and(|at| partition.map_allows(at.offset));
-            if allowed && front.is_some_and(|at| may_start(self.starts_left, at)) {
-                return Some(index);
+            let front = front.map(|at| (at.offset, may_start(self.starts_left, at)));
+            match front {
+                Some((offset, starts)) if partition.map_allows(offset) => {
+                    if starts {
+                        return Some(index);
+                    }
+                    lane.state = LaneState::BehindLimit;
+                    partition.behind_limit.push(index);
+                }
+                Some((offset, _)) => {
+                    lane.state = LaneState::BehindMap;
+                    partition.behind_map.insert(offset, index);
+                }
+                None => debug_assert!(false, "a lane that is ready has a record"),
             }
             partition.ready.pop_front();
-            if allowed {
-                lane.state = LaneState::BehindLimit;
-                partition.behind_limit.push(index);
-            } else {
-                lane.state = LaneState::BehindMap;
-                partition.behind_map.push(index);
-            }
         }
     }
 

@@ -25,6 +25,7 @@ mod hand_over;
 mod ids;
 mod lanes;
 mod lease;
+mod map_pressure;
 mod mutant;
 mod ordering;
 mod partition;

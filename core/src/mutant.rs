@@ -26,6 +26,8 @@ pub enum Mutant {
     FailedGoesLast,
     /// The lowest incomplete record is held by the hole map's back-pressure too.
     MapHoldsLowest,
+    /// Below the threshold records start however far ahead they are.
+    NoHorizon,
     /// Lanes that waited for the map are not looked at again.
     BehindMapForgotten,
     /// The base is read later than the map.
@@ -69,6 +71,7 @@ impl Mutant {
         Mutant::MergedBackwards,
         Mutant::FailedGoesLast,
         Mutant::MapHoldsLowest,
+        Mutant::NoHorizon,
         Mutant::BehindMapForgotten,
         Mutant::BaseFromLater,
         Mutant::RevokeDropsCompletions,

@@ -1,12 +1,13 @@
 //! One partition: what is complete, what is buffered, what the last commit carried.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
-use keyway_offsets::{HoleMap, Limits, Offset, Tracker, commit_text, plain_text_len};
+use keyway_offsets::{HoleMap, Offset, Tracker};
 
 use crate::command::Restored;
 use crate::config::BufferConfig;
 use crate::ids::{Epoch, LaneIndex, RouteId, Timestamp};
+use crate::map_pressure::MapPressure;
 use crate::mutant::{Mutant, mutated};
 
 /// Where a slot stands in the life of an assignment.
@@ -33,8 +34,8 @@ pub(crate) struct Partition {
     pub(crate) ready: VecDeque<LaneIndex>,
     /// Whether the partition stands in its route's queue.
     pub(crate) in_route_queue: bool,
-    /// Lanes that wait for the map to shrink.
-    pub(crate) behind_map: Vec<LaneIndex>,
+    /// Lanes that wait for the map, by the offset of their first record.
+    pub(crate) behind_map: BTreeMap<Offset, LaneIndex>,
     /// Lanes that wait for a start that the limit leaves.
     pub(crate) behind_limit: Vec<LaneIndex>,
     /// Records received and not complete.
@@ -58,7 +59,7 @@ impl Partition {
             map: MapPressure::default(),
             ready: VecDeque::new(),
             in_route_queue: false,
-            behind_map: Vec::new(),
+            behind_map: BTreeMap::new(),
             behind_limit: Vec::new(),
             buffered: 0,
             buffered_bytes: 0,
@@ -100,16 +101,6 @@ impl Partition {
         self.phase != Phase::Vacant && own
     }
 
-    /// Whether the record at `offset` may run as far as the hole map goes.
-    pub(crate) fn map_allows(&self, offset: Offset) -> bool {
-        self.map.highest_allowed.is_none_or(|highest| {
-            if mutated(Mutant::MapHoldsLowest) && offset == self.tracker.base() {
-                return false;
-            }
-            offset.get() <= highest
-        })
-    }
-
     /// Whether a commit is due for the sake of this partition.
     pub(crate) fn is_dirty(&self) -> bool {
         self.phase != Phase::Vacant
@@ -147,69 +138,6 @@ pub(crate) struct CommitState {
 /// After a commit without an answer: an old request can land behind one newer commit, not behind two that were
 /// acknowledged one after the other.
 pub(crate) const AMBIGUOUS_COMMITS: u8 = 2;
-
-/// Back-pressure by the size of the hole map.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct MapPressure {
-    /// While the map is too long: the highest offset that may still run.
-    pub(crate) highest_allowed: Option<i64>,
-    /// Completions since the last judgement.
-    pub(crate) since_judged: u64,
-    /// Characters of the map at the last judgement.
-    pub(crate) chars: usize,
-}
-
-/// Completions between two judgements of a map that is not too long; a judgement walks the words of the
-/// window.
-const JUDGE_EVERY: u64 = 1024;
-/// The same for a map that is: it should be freed soon, and only records below its highest run.
-const JUDGE_BLOCKED_EVERY: u64 = 64;
-/// A wide window is judged less often, so that judging stays below a few nanoseconds a record.
-const OFFSETS_A_COMPLETION: u64 = 256;
-
-impl Partition {
-    /// Whether enough has changed to look at the map's length again.
-    pub(crate) fn map_judgement_due(&self) -> bool {
-        let every = if let Some(allowed) = self.map.highest_allowed {
-            if self.tracker.highest_complete() > allowed {
-                // A record that was running has moved the top: what lies below it must run, or the map could
-                // never shrink.
-                return true;
-            }
-            // With nothing running no completion will come to bring the count up.
-            if self.out == 0 {
-                1
-            } else {
-                JUDGE_BLOCKED_EVERY
-            }
-        } else {
-            JUDGE_EVERY.max(self.tracker.span() / OFFSETS_A_COMPLETION)
-        };
-        self.map.since_judged >= every
-    }
-
-    /// Looks at the map's length and says whether lanes that waited for it have to be looked at again.
-    pub(crate) fn judge_map(&mut self, limits: &Limits) -> bool {
-        self.map.since_judged = 0;
-        let before = self.map.highest_allowed;
-        let map = self.tracker.snapshot();
-        self.map.chars = plain_text_len(&map);
-        let blocked = if map.span() >= limits.max_window && !map.is_caught_up() {
-            true
-        } else if self.map.chars <= limits.threshold_chars {
-            false
-        } else {
-            // Only here is the cost of compression paid.
-            let text = commit_text(&map, limits);
-            self.map.chars = text.inner_chars;
-            text.blocked
-        };
-        self.map.highest_allowed = blocked.then(|| map.highest_complete());
-        before.is_some()
-            && before != self.map.highest_allowed
-            && !mutated(Mutant::BehindMapForgotten)
-    }
-}
 
 /// From which offset on which leader epoch applies, for the epochs that a commit may still need.
 #[derive(Clone, Debug, Default)]

@@ -63,6 +63,8 @@ pub struct PartitionStatus {
     pub revoking: bool,
     /// Whether records above the highest complete one wait because the hole map is too long.
     pub blocked_by_map: bool,
+    /// Lanes that wait because the hole map might outgrow the limit if they ran.
+    pub lanes_behind_map: usize,
     /// Characters of the hole map's text when it was last judged.
     pub map_chars: usize,
     /// Whether something is not committed yet.
@@ -145,7 +147,8 @@ impl<P, G: Gate<P>> Core<P, G> {
                 running: partition.out,
                 paused: partition.paused,
                 revoking: partition.phase == Phase::Revoking,
-                blocked_by_map: partition.map.highest_allowed.is_some(),
+                blocked_by_map: partition.map.over_threshold,
+                lanes_behind_map: partition.behind_map.len(),
                 map_chars: partition.map.chars,
                 dirty: partition.is_dirty(),
                 commit_denied: partition.committed.denied,

@@ -135,18 +135,31 @@ fn a_map_over_the_threshold_holds_back_what_is_above_it_and_never_its_lowest_hol
 fn a_window_at_its_widest_holds_back_what_is_above() {
     let mut config = pool(64);
     config.limits = Limits::default().with_max_window(10);
-    let mut world = with_holes(config, 40);
+    let mut world = World::new(config);
+    world.begin();
+    world.arrive(&records(&keys(40), 1));
+    assert_eq!(world.running(), (1..=10).collect::<Vec<_>>());
+    world.done(&[10]);
+    world.wait(INTERVAL);
     world.answer(CommitAnswer::Stored);
     assert!(world.is_blocked());
-    world.arrive(&[(41, "new")]);
-    assert!(!world.running().contains(&41));
+    world.done(&[1]);
+    world.wait(INTERVAL);
+    world.answer(CommitAnswer::Stored);
+    assert_eq!(world.running(), (2..=11).filter(|n| *n != 10).collect::<Vec<_>>());
 }
 
 #[test]
 fn a_map_that_does_not_fit_is_left_out_and_counted() {
+    // It was written under a larger cap: nothing that runs here could make it so long.
     let mut config = pool(64);
     config.limits = Limits::new(8, ThresholdRatio::default());
-    let mut world = with_holes(config, 40);
+    let holes: Vec<i64> = (0..40).step_by(2).collect();
+    let mut world = World::with_gate(config, keyway_core::OpenGate, 1);
+    world.assign(0, Some(0), Some(map(0, 39, &holes)));
+    world.arrive(&records(&keys(1), 0));
+    world.done(&[0]);
+    world.wait(INTERVAL);
     world.answer(CommitAnswer::Stored);
     assert_eq!(world.core.counters().maps_stripped, 1);
     assert!(world.is_blocked());
@@ -163,4 +176,87 @@ fn a_restored_map_whose_holes_were_compacted_away_holds_nobody_back() {
     // The first record that is left comes from above the map, and nothing runs whose end would free it.
     world.arrive(&[(40, "a")]);
     assert_eq!(world.running(), [40]);
+}
+
+/// A number without a pattern: the last steps of `SplitMix64`.
+fn scattered(number: i64) -> u64 {
+    let mut mixed = (number as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+/// All that is at workers ends, the latest first: that key fails, the others are done.
+fn end_all_but(world: &mut World, stuck: impl Fn(i64) -> bool) {
+    let mut by_worker: std::collections::BTreeMap<_, Vec<i64>> = std::collections::BTreeMap::new();
+    for ((_, offset), (worker, _)) in world.out.iter().rev() {
+        by_worker.entry(*worker).or_default().push(*offset);
+    }
+    for offsets in by_worker.into_values() {
+        world.end_at(0, &offsets, false, |offset| match stuck(offset as i64) {
+            true => Verdict::Failed {
+                payload: offset,
+                after: Some(std::time::Duration::from_secs(3_600)),
+            },
+            false => Verdict::Done,
+        });
+    }
+}
+
+/// Whether the record is of the key that is stuck, and its key: of such a log no form is short.
+fn stuck_or_not(offset: i64) -> (bool, String) {
+    match scattered(offset) % 8 < 3 {
+        true => (true, "stuck".to_owned()),
+        false => (false, (offset % 100).to_string()),
+    }
+}
+
+#[test]
+fn a_fast_handler_beside_a_stuck_key_never_outgrows_the_cap() {
+    for cap in [64, 400, 2_000, 4_096] {
+        let mut config = pinned(4);
+        config.limits = Limits::new(cap, ThresholdRatio::default());
+        let mut world = World::new(config);
+        // So fast that a worker is given thousands at once.
+        world.took = std::time::Duration::from_nanos(50);
+        let mut offset = 0;
+        let mut was_blocked = false;
+        for _ in 0..60 {
+            let records: Vec<(i64, String)> = (offset..offset + 1_000)
+                .map(|offset| (offset, stuck_or_not(offset).1))
+                .collect();
+            offset += 1_000;
+            let records: Vec<_> = records.iter().map(|(at, key)| (*at, key.as_str())).collect();
+            world.arrive(&records);
+            end_all_but(&mut world, |offset| stuck_or_not(offset).0);
+            world.wait(INTERVAL);
+            if world.core.commit_in_flight().is_some() {
+                world.answer(CommitAnswer::Stored);
+            }
+            was_blocked |= world.is_blocked();
+        }
+        assert_eq!(world.core.counters().maps_stripped, 0, "under a cap of {cap}");
+        assert!(was_blocked, "under a cap of {cap}");
+    }
+}
+
+#[test]
+fn what_the_log_skips_above_lets_nobody_pass() {
+    // A marker behind each record: the highest offset without a record is ahead of all that runs.
+    let mut config = pool(64);
+    config.limits = tight(8);
+    let mut world = World::new(config);
+    world.begin();
+    let every_other: Vec<(i64, String)> = (0..80).map(|n| (2 * n + 2, format!("key-{n}"))).collect();
+    let records: Vec<_> = every_other.iter().map(|(at, key)| (*at, key.as_str())).collect();
+    world.arrive(&records[..40]);
+    for n in (2..40).step_by(2) {
+        world.done(&[records[n].0]);
+    }
+    world.wait(INTERVAL);
+    world.answer(CommitAnswer::Stored);
+    assert!(world.is_blocked());
+    world.arrive(&records[40..]);
+    let above = records[40].0;
+    assert!(world.running().iter().all(|offset| *offset < above));
 }

@@ -48,7 +48,7 @@ fn a_gap_in_front_of_a_record_that_is_complete_is_committed_without_a_completion
 fn a_position_without_a_record_is_committed() {
     let mut world = World::new(pinned(1));
     let epoch = world.epochs[0];
-    world.with(|core, _| core.position_reached(PartitionSlot(0), epoch, at(12)));
+    world.with(|core, now| core.position_reached(PartitionSlot(0), epoch, at(12), now));
     world.wait(INTERVAL);
     assert_eq!(world.planned(), &map(12, 11, &[]));
 }

@@ -63,6 +63,8 @@ pub struct PartitionStatus {
     pub revoking: bool,
     /// Whether records above the highest complete one wait because the hole map is too long.
     pub blocked_by_map: bool,
+    /// Keys whose next record waits because the hole map might outgrow the limit if it ran.
+    pub lanes_behind_map: usize,
     /// Characters of the hole map's text.
     pub map_chars: usize,
     /// Whether something complete is not committed yet.

@@ -49,6 +49,28 @@ impl Limits {
         }
     }
 
+    /// The widest span of which every map fits under the cap, wherever its holes are: the plain bitmap takes
+    /// a bit for each offset. At least 1, since a map with one hole below one complete offset is nobody's choice.
+    pub const fn span_that_always_fits(&self) -> u64 {
+        let bytes = self.cap_chars / 4 * 3;
+        // What stands around the bits, by how the length is written.
+        let short = bitmap_bits(bytes, 4);
+        let long = bitmap_bits(bytes, 6);
+        let bits = if long > SHORT_BITMAP_BITS {
+            long
+        } else if short > SHORT_BITMAP_BITS {
+            SHORT_BITMAP_BITS
+        } else {
+            short
+        };
+        let bits = if bits < self.max_window {
+            bits
+        } else {
+            self.max_window
+        };
+        if bits == 0 { 1 } else { bits }
+    }
+
     /// The limits after the broker refused a text and `cap_chars` was learned: the threshold keeps its
     /// share of the cap. A cap that is not lower changes nothing.
     #[must_use]
@@ -64,6 +86,14 @@ impl Limits {
             ..self
         }
     }
+}
+
+/// The longest bitmap whose length is written in two bytes.
+const SHORT_BITMAP_BITS: u64 = 32_767;
+
+/// The bits that a bitmap form with `around` further bytes has in `bytes` bytes.
+const fn bitmap_bits(bytes: usize, around: usize) -> u64 {
+    (bytes.saturating_sub(around) as u64).saturating_mul(8)
 }
 
 impl Default for Limits {

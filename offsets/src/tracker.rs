@@ -12,6 +12,9 @@
 //!                          skipped             (restored map)
 //! ```
 //!
+//! What the log skips above the highest offset that was completed is complete too, but not spoken about: a map
+//! that reached up to it would have to list everything that waits below.
+//!
 //! `base` may lie beyond `next`: once its last hole is complete a restored map is complete to its end,
 //! though the log has not delivered that far yet.
 
@@ -43,7 +46,7 @@ pub struct Tracker {
     base: u64,
     /// One past the highest position received.
     next: u64,
-    /// One past the highest complete position, never below `base`.
+    /// One past the highest position that was completed or restored as complete, never below `base`.
     complete_end: u64,
     bits: Bitmap,
     running: u64,
@@ -134,7 +137,8 @@ impl Tracker {
         Offset::from_position(self.next)
     }
 
-    /// The highest complete offset, one below the base when there is none above it.
+    /// The highest offset that was completed, or is by the restored map; one below the base when there is
+    /// none above it. What the log skips above it does not count.
     pub fn highest_complete(&self) -> i64 {
         // As in `HoleMap::highest`: -1 when the base is 0 and nothing is complete.
         self.complete_end.wrapping_sub(1) as i64
@@ -177,21 +181,31 @@ impl Tracker {
         if to <= self.next {
             return;
         }
-        let newly = self.bits.set_range(self.next.max(self.base), to);
+        let from = self.next.max(self.base);
+        // Where a restored map left holes the log has nothing any more.
+        let newly_below = self.bits.set_range(from, to.min(self.complete_end));
+        self.bits.set_range(from.max(self.complete_end), to);
         self.next = to;
-        if newly > 0 {
-            self.completed_to(to);
+        if self.raise_base() || newly_below > 0 {
+            self.version += 1;
         }
     }
 
     /// Something below `end` has become complete, the position before `end` is.
     fn completed_to(&mut self, end: u64) {
         self.complete_end = self.complete_end.max(end);
-        if self.bits.is_complete(self.base) {
+        self.raise_base();
+        self.version += 1;
+    }
+
+    /// Raises the base over what is complete; whether it was.
+    fn raise_base(&mut self) -> bool {
+        let is_complete = self.bits.is_complete(self.base);
+        if is_complete {
             self.base = self.bits.first_incomplete(self.base);
             self.bits.trim(self.base);
             self.complete_end = self.complete_end.max(self.base);
         }
-        self.version += 1;
+        is_complete
     }
 }

@@ -48,7 +48,8 @@ fn the_base_waits_for_the_lowest_incomplete_offset() {
 #[test]
 fn what_the_log_skips_is_complete() {
     let mut tracker = received(10, [10, 14]);
-    assert_eq!(tracker.snapshot(), map(10, 13, &[(10, 10)]));
+    // But above all that was completed it is not spoken about.
+    assert_eq!(tracker.snapshot(), HoleMap::caught_up(offset(10)));
     tracker.complete(offset(10));
     assert_eq!(tracker.base(), offset(14));
     tracker.complete(offset(14));
@@ -63,7 +64,11 @@ fn a_position_completes_nothing_that_is_running() {
     tracker.complete_below(offset(11));
     assert!(!tracker.is_complete(offset(10)));
     tracker.complete_below(offset(20));
-    assert_eq!(tracker.snapshot(), map(10, 19, &[(10, 11)]));
+    assert!(tracker.is_complete(offset(15)) && !tracker.is_complete(offset(11)));
+    tracker.complete(offset(11));
+    assert_eq!(tracker.snapshot(), map(10, 11, &[(10, 10)]));
+    tracker.complete(offset(10));
+    assert_eq!(tracker.base(), offset(20));
 }
 
 #[test]
@@ -98,10 +103,6 @@ fn completing_twice_or_outside_changes_nothing() {
 #[test]
 fn the_end_of_the_number_line_is_no_end_of_the_world() {
     let mut tracker = received(i64::MAX - 2, [i64::MAX - 2, i64::MAX]);
-    assert_eq!(
-        tracker.snapshot(),
-        map(i64::MAX - 2, i64::MAX - 1, &[(i64::MAX - 2, i64::MAX - 2)])
-    );
     assert!(tracker.complete(Offset::MAX));
     assert!(tracker.complete(offset(i64::MAX - 2)));
     assert_eq!((tracker.base(), tracker.next()), (Offset::MAX, Offset::MAX));
@@ -113,12 +114,12 @@ fn the_end_of_the_number_line_is_no_end_of_the_world() {
 #[test]
 fn a_log_may_jump_any_distance() {
     let mut tracker = received(0, [0, 1 << 31, 1 << 62, i64::MAX - 1]);
+    tracker.complete(offset(i64::MAX - 1));
     let holes = [(0, 0), (1 << 31, 1 << 31), (1 << 62, 1 << 62)];
-    assert_eq!(tracker.snapshot(), map(0, i64::MAX - 2, &holes));
+    assert_eq!(tracker.snapshot(), map(0, i64::MAX - 1, &holes));
     tracker.complete(offset(1 << 31));
     tracker.complete(offset(0));
     assert_eq!(tracker.base(), offset(1 << 62));
-    tracker.complete(offset(i64::MAX - 1));
     tracker.complete(offset(1 << 62));
     assert_eq!(tracker.base(), Offset::MAX);
 }

@@ -386,7 +386,9 @@ impl PollLoop {
                 SourceEvent::Assign(_) | SourceEvent::Revoke(_) | SourceEvent::Lost(_) => {
                     self.take_rebalance(event, now);
                 }
-                SourceEvent::EndOfPartition { tp, offset } => self.take_position(&tp, offset),
+                SourceEvent::EndOfPartition { tp, offset } => {
+                    self.take_position(&tp, offset, now);
+                }
                 SourceEvent::OffsetOutOfRange { tp, offset, error } => {
                     tracing::warn!(partition = %tp, offset, %error, "the position is not in the log: restoring anew");
                     self.restore_anew(&tp);
@@ -402,13 +404,13 @@ impl PollLoop {
         }
     }
 
-    fn take_position(&mut self, partition: &TopicPartition, offset: i64) {
+    fn take_position(&mut self, partition: &TopicPartition, offset: i64, now: Timestamp) {
         self.state.denied = None;
         let Some(slot) = self.slots.find(partition) else {
             return;
         };
         if let (Some(epoch), Some(offset)) = (self.slots.epoch(slot), Offset::new(offset)) {
-            self.core.position_reached(slot, epoch, offset);
+            self.core.position_reached(slot, epoch, offset, now);
         }
     }
 
@@ -522,6 +524,7 @@ impl PollLoop {
                     paused: part.paused,
                     revoking: part.revoking,
                     blocked_by_map: part.blocked_by_map,
+                    lanes_behind_map: part.lanes_behind_map,
                     map_chars: part.map_chars,
                     uncommitted: part.dirty,
                     commit_denied: part.commit_denied,

@@ -331,7 +331,7 @@ impl Life {
         self.first_received.get_or_insert(now);
         self.core.records(slot, epoch, &mut arrivals, now);
         if reached_end {
-            self.core.position_reached(slot, epoch, end);
+            self.core.position_reached(slot, epoch, end, now);
         }
         if let Some(reason) = fault {
             self.stop_because(reason);

@@ -11,13 +11,15 @@ pub struct Model {
     start: i64,
     next: i64,
     complete: BTreeSet<i64>,
+    /// The highest that was completed or restored as complete, and not only skipped by the log.
+    highest: i64,
     running: BTreeSet<i64>,
 }
 
 impl Model {
     pub fn restore(map: &HoleMap) -> Self {
         let start = map.base().get();
-        let complete = (start..=map.highest())
+        let complete: BTreeSet<i64> = (start..=map.highest())
             .filter(|&at| {
                 !map.holes()
                     .iter()
@@ -27,6 +29,7 @@ impl Model {
         Self {
             start,
             next: start,
+            highest: complete.last().copied().unwrap_or(-1),
             complete,
             running: BTreeSet::new(),
         }
@@ -49,6 +52,10 @@ impl Model {
     }
 
     pub fn complete(&mut self, at: i64) -> bool {
+        self.highest = match self.running.contains(&at) {
+            true => self.highest.max(at),
+            false => self.highest,
+        };
         self.running.remove(&at) && self.complete.insert(at)
     }
 
@@ -73,7 +80,7 @@ impl Model {
         let base = (self.start..)
             .find(|at| !self.complete.contains(at))
             .unwrap_or(i64::MAX);
-        let highest = self.complete.last().copied().unwrap_or(-1).max(base - 1);
+        let highest = self.highest.max(base - 1);
         let holes = (base..=highest)
             .filter(|at| !self.complete.contains(at))
             .filter_map(Offset::new)

@@ -18,6 +18,8 @@ pub(crate) struct Assignment {
     pub(crate) start: i64,
     /// One past the highest offset received or known to hold no record.
     pub(crate) next: i64,
+    /// The highest offset that finished, or had in the restored commit.
+    pub(crate) highest: i64,
     /// Received and not reported as finished.
     pub(crate) incomplete: BTreeSet<i64>,
     /// Their bytes.
@@ -43,6 +45,7 @@ impl Assignment {
         Self {
             id,
             epoch,
+            highest: restored.highest_complete(),
             restored,
             start,
             next: start,
@@ -86,6 +89,7 @@ impl Assignment {
     pub(crate) fn complete(&mut self, offset: i64) {
         self.incomplete.remove(&offset);
         self.bytes.remove(&offset);
+        self.highest = self.highest.max(offset);
     }
 
     /// Records that count in the buffers.
@@ -105,15 +109,7 @@ impl Assignment {
         }
         let end = self.next.max(self.restored.highest() + 1);
         let base = holes.first().copied().unwrap_or(end);
-        let highest_known = self.restored.highest_complete();
-        let highest = if highest_known >= self.next {
-            highest_known
-        } else {
-            (base..self.next)
-                .rev()
-                .find(|offset| !self.incomplete.contains(offset))
-                .unwrap_or(base - 1)
-        };
+        let highest = self.highest.max(base - 1);
         let offset = |value: i64| Offset::new(value).expect("offsets of a log are not negative");
         let holes = holes
             .into_iter()

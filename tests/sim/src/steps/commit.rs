@@ -9,7 +9,7 @@ use super::Step;
 use super::pump::pump;
 use crate::broker::Committed;
 use crate::coverage::Event;
-use crate::invariants::{Check, Violation, base, loss};
+use crate::invariants::{Check, Violation, base, fits, loss};
 use crate::member::{Entry, Request};
 use crate::world::{LateCommit, World};
 
@@ -47,11 +47,13 @@ pub(super) fn send(world: &mut World, index: usize) -> Check {
             continue;
         }
         let text = commit_text(&partition.map, &plan.limits);
+        let stripped = text.rung == Rung::None && !partition.map.is_caught_up();
+        fits::not_stripped(stripped, &plan.limits, &world.scenario.core.limits)?;
         entries.push(Entry {
             partition: partition.slot.index(),
             epoch: partition.epoch,
             offset: partition.map.base(),
-            stripped: text.rung == Rung::None && !partition.map.is_caught_up(),
+            stripped,
             inner_chars: text.inner_chars,
             text: text.text,
             leader_epoch: partition.leader_epoch,

@@ -124,9 +124,10 @@ pub(super) fn deliver(world: &mut World, index: usize, partition: usize) -> Chec
     let member = &mut world.members[index];
     member.core.records(slot, fetched.epoch, &mut arrivals, now);
     if world.scenario.position_reports {
+        let position = offset_of(fetched.position);
         member
             .core
-            .position_reached(slot, fetched.epoch, offset_of(fetched.position));
+            .position_reached(slot, fetched.epoch, position, now);
         if let Some(assignment) = member.current(slot, fetched.epoch) {
             if !assignment.revoking {
                 assignment.position_reached(fetched.position);
