@@ -38,6 +38,7 @@ impl Bench {
                 retry_delay: Duration::from_secs(1),
             }],
             limits: Limits::default(),
+            riders: keyway_core::RiderSource::None,
             buffers: BufferConfig::default(),
             commit: CommitConfig::default(),
         };
@@ -47,6 +48,7 @@ impl Bench {
             start: Offset::ZERO,
             map: None,
             leader_epoch: None,
+            rider: keyway_rider::Rider::None,
         };
         let epochs = (0..PARTITIONS)
             .map(|_| {

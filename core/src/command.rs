@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use keyway_offsets::{CommitText, HoleMap, Limits, Offset};
+use keyway_offsets::{HoleMap, Limits, Offset};
+use keyway_rider::{CommitText, Rider, StateFault};
 
 use crate::ids::{Epoch, LaneId, LaneIndex, PartitionSlot, PlanId, RouteId, WorkerIndex};
+use crate::rider::PlannedRider;
 use crate::work::Work;
 
 /// A command of the core, to be carried out in the order in which they come.
@@ -35,6 +37,16 @@ pub enum Command<P> {
     Pause(PartitionSlot),
     /// Fetch a partition again.
     Resume(PartitionSlot),
+    /// The update that the record at `offset` brought could not be applied, so its partition's commits carry no
+    /// state any more: to be told to people. Comes once for each assignment.
+    StateLost {
+        /// Which partition.
+        slot: PartitionSlot,
+        /// Of which record.
+        offset: Offset,
+        /// Why.
+        fault: StateFault,
+    },
     /// Stop the member.
     Stop(StopCause),
 }
@@ -81,6 +93,8 @@ pub struct Restored {
     pub map: Option<HoleMap>,
     /// Leader epoch that the commit carried.
     pub leader_epoch: Option<i32>,
+    /// What the commit says of the application's rider.
+    pub rider: Rider,
 }
 
 /// Why a plan is made.
@@ -91,6 +105,8 @@ pub enum CommitReason {
     Periodic,
     /// Someone waits for it.
     Requested,
+    /// Riders of idle partitions may have changed.
+    Refresh,
     /// Partitions are about to leave this member.
     Revoke,
     /// The member is about to leave.
@@ -108,6 +124,10 @@ pub struct PartitionPlan {
     pub map: HoleMap,
     /// Leader epoch of the last record below the base.
     pub leader_epoch: Option<i32>,
+    /// What rides beside the map.
+    pub rider: PlannedRider,
+    /// Nothing but the rider can have changed: where it has not, [`CommitAnswer::Unchanged`] saves the commit.
+    pub rider_only: bool,
 }
 
 /// What to commit in one request.
@@ -138,6 +158,8 @@ pub enum CommitAnswer {
     TooLarge,
     /// Refused until somebody changes the broker (authorization): tried again at the commit interval.
     Denied,
+    /// Not sent: the broker has all of it, the rider too.
+    Unchanged,
     /// No answer came, so it may have been stored, or may still be.
     Unknown,
 }
@@ -168,7 +190,7 @@ impl PartitionAnswer {
             answer,
             chars: text.text.len(),
             inner_chars: text.inner_chars,
-            stripped: text.text.is_empty() && text.inner_chars > 0,
+            stripped: text.stripped,
         }
     }
 }

@@ -157,17 +157,19 @@ impl<P, G: Gate<P>> Core<P, G> {
         slots: Option<&[PartitionSlot]>,
         now: Timestamp,
     ) -> Option<PlanId> {
+        let riders = self.config.riders;
         let mut partitions = Vec::new();
         let mut left_dirty = false;
         for (index, partition) in self.partitions.iter_mut().enumerate() {
             let slot = PartitionSlot(index as u32);
-            if !partition.is_dirty() {
+            let rider_only = !partition.is_dirty();
+            if rider_only && !(reason == CommitReason::Refresh && partition.wants_refresh()) {
                 continue;
             }
             if slots.is_some_and(|slots| !slots.contains(&slot))
                 || partition.committed.not_before > now
             {
-                left_dirty = true;
+                left_dirty |= !rider_only;
                 continue;
             }
             // The version is read with the snapshot: offset, map and version are one moment.
@@ -177,6 +179,8 @@ impl<P, G: Gate<P>> Core<P, G> {
             }
             partition.committed.in_flight = Some(partition.tracker.version());
             partitions.push(PartitionPlan {
+                rider: partition.rider.planned(riders),
+                rider_only,
                 slot,
                 epoch: partition.epoch,
                 leader_epoch: partition.leader_epochs.below(map.base()),
@@ -239,6 +243,7 @@ impl<P, G: Gate<P>> Core<P, G> {
                     self.counters.maps_stripped += 1;
                 }
             }
+            CommitAnswer::Unchanged => {}
             CommitAnswer::Repeat => state.not_before = now.after(commit.backoff),
             CommitAnswer::TooLarge => {
                 let cap = answer.chars * LEARNED_CAP.0 / LEARNED_CAP.1;
@@ -269,7 +274,11 @@ impl<P, G: Gate<P>> Core<P, G> {
         if partition.is_dirty() {
             self.commits.changed = true;
             let retry_at = partition.committed.not_before.max(now);
-            if answer.answer != CommitAnswer::Stored || partition.committed.ambiguous > 0 {
+            let settled = matches!(
+                answer.answer,
+                CommitAnswer::Stored | CommitAnswer::Unchanged
+            );
+            if !settled || partition.committed.ambiguous > 0 {
                 self.commits.next_at = self.commits.next_at.min(retry_at);
             }
         }

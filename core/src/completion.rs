@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use keyway_rider::Update;
+
 use crate::command::{Command, StopCause};
 use crate::config::Shape;
 use crate::core::Core;
@@ -125,6 +127,10 @@ impl<P, G: Gate<P>> Core<P, G> {
     ) {
         match verdict {
             Verdict::Done => self.complete(at, now),
+            Verdict::DoneWith(update) => {
+                self.apply(at, &update);
+                self.complete(at, now);
+            }
             Verdict::Skipped => {
                 self.counters.skipped += 1;
                 self.complete(at, now);
@@ -145,6 +151,18 @@ impl<P, G: Gate<P>> Core<P, G> {
             Verdict::Returned { payload } => {
                 self.keep(Waiting::new(Task { at, payload }));
             }
+        }
+    }
+
+    /// The state of the record's partition follows it, with its completion.
+    fn apply(&mut self, at: TaskRef, update: &Update) {
+        let applied = self.partitions[at.slot.index()].rider.apply(update);
+        if let Err(fault) = applied {
+            self.commands.push_back(Command::StateLost {
+                slot: at.slot,
+                offset: at.offset,
+                fault,
+            });
         }
     }
 

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use keyway_offsets::Limits;
 
+use crate::rider::RiderSource;
+
 /// How the records of a route get to its workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
@@ -111,4 +113,6 @@ pub struct CoreConfig {
     pub buffers: BufferConfig,
     /// When to commit.
     pub commit: CommitConfig,
+    /// Where the riders of commits come from.
+    pub riders: RiderSource,
 }

@@ -50,6 +50,8 @@ pub struct Core<P, G = OpenGate> {
     /// First attempts that may still be handed over, where a limit is set.
     pub(crate) starts_left: Option<u64>,
     pub(crate) draining: bool,
+    /// When riders of idle partitions are looked at again.
+    pub(crate) refresh_at: Timestamp,
     last_epoch: u64,
 }
 
@@ -97,6 +99,7 @@ impl<P, G: Gate<P>> Core<P, G> {
             spare: Vec::new(),
             starts_left: None,
             draining: false,
+            refresh_at: Timestamp::ZERO,
             last_epoch: 0,
         }
     }
@@ -121,6 +124,9 @@ impl<P, G: Gate<P>> Core<P, G> {
         let partition = &mut self.partitions[slot.index()];
         partition.restore(epoch, restored);
         partition.judge_map(&self.commits.limits);
+        if let (0, Some(interval)) = (self.totals.assigned, self.refresh_interval()) {
+            self.refresh_at = now.after(interval);
+        }
         self.totals.assigned += 1;
         self.leases.grant(slot, epoch);
         if restored.committed.is_none() {
@@ -214,6 +220,7 @@ impl<P, G: Gate<P>> Core<P, G> {
         }
         self.fill_all(now);
         self.plan_if_due(now);
+        self.refresh_if_due(now);
     }
 
     fn next_due_lane(&mut self, now: Timestamp) -> Option<LaneIndex> {
@@ -263,7 +270,8 @@ impl<P, G: Gate<P>> Core<P, G> {
 
     /// When [`Core::tick`] has to be called at the latest.
     pub fn next_deadline(&self) -> Timestamp {
-        let mut deadline = self.retries.next().min(self.commit_deadline());
+        let commit = self.commit_deadline().min(self.refresh_deadline());
+        let mut deadline = self.retries.next().min(commit);
         let waits_for_time = |route: &&Route<P>| !route.batch_waits_for_room;
         if !self.leases.is_stopping() {
             for route in self.routes.iter().filter(waits_for_time) {

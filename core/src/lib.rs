@@ -7,6 +7,7 @@
 //!   assigned, records, completed, ...  --> Core<P> -->  Dispatch, Commit, Pause, ...
 //!                                            |
 //!        partition: Tracker, commit state, map pressure      (keyway-offsets)
+//!                   the state that rides beside the map      (keyway-rider)
 //!        lanes:     records that run one after another
 //!        routes:    workers and who has room
 //! ```
@@ -30,6 +31,7 @@ mod mutant;
 mod ordering;
 mod partition;
 mod retry;
+mod rider;
 mod route;
 mod service;
 mod status;
@@ -51,5 +53,6 @@ pub use lease::{Leases, MAX_SLOTS};
 #[cfg(feature = "mutants")]
 pub use mutant::{Mutant, mutate};
 pub use ordering::{LaneNames, Ordering};
+pub use rider::{Missing, PlannedRider, RiderSource};
 pub use status::{Counters, PartitionStatus, RouteStatus, Status};
 pub use work::{Finished, Report, SLOW_ATTEMPT, Task, TaskRef, Verdict, Work};

@@ -16,7 +16,7 @@
 //!   records up to there end. A fast handler holds thousands of records at once, far more than the space between
 //!   threshold and cap.
 
-use keyway_offsets::{Limits, Offset, commit_text, plain_text_len};
+use keyway_offsets::{Limits, Offset, encode_payload, plain_text_len, text};
 
 use crate::core::Core;
 use crate::gate::Gate;
@@ -70,7 +70,9 @@ impl Partition {
     /// Whether the record at `offset` may start as far as the hole map goes. The lowest incomplete one always
     /// may.
     pub(crate) fn map_allows(&self, offset: Offset) -> bool {
-        if mutated(Mutant::MapHoldsLowest) && self.map.over_threshold && offset == self.tracker.base()
+        if mutated(Mutant::MapHoldsLowest)
+            && self.map.over_threshold
+            && offset == self.tracker.base()
         {
             return false;
         }
@@ -89,7 +91,11 @@ impl Partition {
         self.map.since_judged += 1;
         let every = if self.map_is_waited_for() {
             // With nothing running no completion will come to bring the count up.
-            if self.out == 0 { 1 } else { JUDGE_WAITED_FOR_EVERY }
+            if self.out == 0 {
+                1
+            } else {
+                JUDGE_WAITED_FOR_EVERY
+            }
         } else {
             JUDGE_EVERY.max(self.tracker.span() / OFFSETS_A_COMPLETION)
         };
@@ -104,19 +110,21 @@ impl Partition {
     pub(crate) fn judge_map(&mut self, limits: &Limits) {
         let map = self.tracker.snapshot();
         let mut chars = plain_text_len(&map);
-        if chars > limits.threshold_chars {
-            // Only here is the cost of compression paid.
-            chars = commit_text(&map, limits).inner_chars;
+        // Only here is the cost of compression paid; a map too wide for every form has no text to compress.
+        if chars > limits.threshold_chars && chars != usize::MAX {
+            chars = text::chars_of(encode_payload(&map).bytes.len());
         }
-        let is_widest = map.span() >= limits.max_window && !map.is_caught_up();
-        let room = limits.cap_chars.saturating_sub(chars) / 4 * 3;
+        let room = text::bytes_within(limits.cap_chars.saturating_sub(chars));
         // What may end or not: the holes, and what is to start above them.
         let uncertain = (room.saturating_sub(RESERVE_BYTES) * OFFSETS_A_BYTE) as u64;
         let ahead = uncertain.saturating_sub(map.hole_count());
         let horizon = map.highest().saturating_add_unsigned(ahead);
-        let widest = map.base().get().saturating_add_unsigned(limits.max_window.saturating_sub(1));
+        let widest = map
+            .base()
+            .get()
+            .saturating_add_unsigned(limits.max_window.saturating_sub(1));
         self.map = MapPressure {
-            over_threshold: is_widest || chars > limits.threshold_chars,
+            over_threshold: limits.hold_back(chars, map.span()),
             chars,
             horizon: horizon.min(widest),
             always_fits: limits.span_that_always_fits(),

@@ -56,6 +56,8 @@ pub enum Mutant {
     RefusalForgotten,
     /// What an ended assignment had buffered is still counted.
     RevokedStillCounted,
+    /// A record's update does not reach the state of its partition.
+    UpdateForgotten,
 }
 
 impl Mutant {
@@ -86,6 +88,7 @@ impl Mutant {
         Mutant::TwoPlans,
         Mutant::RefusalForgotten,
         Mutant::RevokedStillCounted,
+        Mutant::UpdateForgotten,
     ];
 }
 

@@ -9,6 +9,7 @@ use crate::config::BufferConfig;
 use crate::ids::{Epoch, LaneIndex, RouteId, Timestamp};
 use crate::map_pressure::MapPressure;
 use crate::mutant::{Mutant, mutated};
+use crate::rider::PartitionRider;
 
 /// Where a slot stands in the life of an assignment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +31,7 @@ pub(crate) struct Partition {
     pub(crate) leader_epochs: LeaderEpochs,
     pub(crate) committed: CommitState,
     pub(crate) map: MapPressure,
+    pub(crate) rider: PartitionRider,
     /// Lanes whose first record may run.
     pub(crate) ready: VecDeque<LaneIndex>,
     /// Whether the partition stands in its route's queue.
@@ -57,6 +59,7 @@ impl Partition {
             leader_epochs: LeaderEpochs::default(),
             committed: CommitState::default(),
             map: MapPressure::default(),
+            rider: PartitionRider::default(),
             ready: VecDeque::new(),
             in_route_queue: false,
             behind_map: BTreeMap::new(),
@@ -81,6 +84,7 @@ impl Partition {
         self.epoch = epoch;
         self.tracker = Tracker::restore(&map);
         self.leader_epochs = LeaderEpochs::starting(restored.leader_epoch);
+        self.rider = PartitionRider::restored(&restored.rider);
         // What the broker has is what a commit would carry now, unless this is a first position or the log
         // start has moved over it.
         if restored.committed == Some(map.base()) {

@@ -9,6 +9,7 @@
 use std::time::Duration;
 
 use keyway_offsets::Offset;
+use keyway_rider::Update;
 
 use crate::ids::{Epoch, LaneIndex, PartitionSlot, RouteId, WorkerIndex};
 
@@ -67,6 +68,8 @@ impl<P> Work<P> {
 pub enum Verdict<P> {
     /// The handler finished it.
     Done,
+    /// The handler finished it, and this is what it brings to the state of its partition.
+    DoneWith(Update),
     /// The handler chose to pass over it; counts as complete.
     Skipped,
     /// The attempt failed. `after` is the handler's own choice of a delay.

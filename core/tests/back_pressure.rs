@@ -146,7 +146,10 @@ fn a_window_at_its_widest_holds_back_what_is_above() {
     world.done(&[1]);
     world.wait(INTERVAL);
     world.answer(CommitAnswer::Stored);
-    assert_eq!(world.running(), (2..=11).filter(|n| *n != 10).collect::<Vec<_>>());
+    assert_eq!(
+        world.running(),
+        (2..=11).filter(|n| *n != 10).collect::<Vec<_>>()
+    );
 }
 
 #[test]
@@ -226,7 +229,10 @@ fn a_fast_handler_beside_a_stuck_key_never_outgrows_the_cap() {
                 .map(|offset| (offset, stuck_or_not(offset).1))
                 .collect();
             offset += 1_000;
-            let records: Vec<_> = records.iter().map(|(at, key)| (*at, key.as_str())).collect();
+            let records: Vec<_> = records
+                .iter()
+                .map(|(at, key)| (*at, key.as_str()))
+                .collect();
             world.arrive(&records);
             end_all_but(&mut world, |offset| stuck_or_not(offset).0);
             world.wait(INTERVAL);
@@ -235,7 +241,11 @@ fn a_fast_handler_beside_a_stuck_key_never_outgrows_the_cap() {
             }
             was_blocked |= world.is_blocked();
         }
-        assert_eq!(world.core.counters().maps_stripped, 0, "under a cap of {cap}");
+        assert_eq!(
+            world.core.counters().maps_stripped,
+            0,
+            "under a cap of {cap}"
+        );
         assert!(was_blocked, "under a cap of {cap}");
     }
 }
@@ -247,8 +257,12 @@ fn what_the_log_skips_above_lets_nobody_pass() {
     config.limits = tight(8);
     let mut world = World::new(config);
     world.begin();
-    let every_other: Vec<(i64, String)> = (0..80).map(|n| (2 * n + 2, format!("key-{n}"))).collect();
-    let records: Vec<_> = every_other.iter().map(|(at, key)| (*at, key.as_str())).collect();
+    let every_other: Vec<(i64, String)> =
+        (0..80).map(|n| (2 * n + 2, format!("key-{n}"))).collect();
+    let records: Vec<_> = every_other
+        .iter()
+        .map(|(at, key)| (*at, key.as_str()))
+        .collect();
     world.arrive(&records[..40]);
     for n in (2..40).step_by(2) {
         world.done(&[records[n].0]);

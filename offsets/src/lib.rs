@@ -2,16 +2,17 @@
 
 mod bitmap;
 mod codec;
-mod commit_text;
 mod error;
 mod hole_map;
 mod limits;
 mod offset;
-mod text;
+pub mod text;
 mod tracker;
 
-pub use codec::{Decoded, Encoded, Encoding, decode, encode, plain_text_len};
-pub use commit_text::{CommitText, Rung, commit_text};
+pub use codec::{
+    Decoded, Encoded, Encoding, Payload, decode, decode_payload, encode, encode_payload,
+    plain_text_len,
+};
 pub use error::{
     DecodeError, InvalidMap, InvalidRatio, NotCanonical, TextFault, TrailingData, ZstdFault,
 };

@@ -4,6 +4,7 @@
 //! which records above the highest complete one wait, so that the map shrinks before it is too long.
 
 use crate::error::InvalidRatio;
+use crate::text::bytes_within;
 
 /// The broker's `offset.metadata.max.bytes` where nobody changed it. It counts UTF-16 units.
 pub const DEFAULT_CAP_CHARS: usize = 4096;
@@ -11,7 +12,7 @@ pub const DEFAULT_CAP_CHARS: usize = 4096;
 /// The widest span of offsets that is read or written where nothing else is asked for.
 pub const DEFAULT_MAX_WINDOW: u64 = 1 << 28;
 
-/// The limits that [`commit_text`](crate::commit_text) keeps.
+/// The limits that the text of a commit keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Characters that the broker takes; a longer text is stripped.
@@ -49,10 +50,16 @@ impl Limits {
         }
     }
 
+    /// Whether a map of this span whose text has `map_chars` characters holds the partition back: over the
+    /// threshold, or as wide as a map may be.
+    pub const fn hold_back(&self, map_chars: usize, span: u64) -> bool {
+        map_chars > self.threshold_chars || (span > 0 && span >= self.max_window)
+    }
+
     /// The widest span of which every map fits under the cap, wherever its holes are: the plain bitmap takes
     /// a bit for each offset. At least 1, since a map with one hole below one complete offset is nobody's choice.
     pub const fn span_that_always_fits(&self) -> u64 {
-        let bytes = self.cap_chars / 4 * 3;
+        let bytes = bytes_within(self.cap_chars);
         // What stands around the bits, by how the length is written.
         let short = bitmap_bits(bytes, 4);
         let long = bitmap_bits(bytes, 6);

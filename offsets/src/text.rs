@@ -12,15 +12,25 @@ use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use crate::error::TextFault;
 
 /// The characters that `bytes` bytes become.
-pub(crate) const fn chars_of(bytes: usize) -> usize {
+pub const fn chars_of(bytes: usize) -> usize {
     bytes.div_ceil(3).saturating_mul(4)
 }
 
-pub(crate) fn write(bytes: &[u8]) -> String {
+/// The most bytes whose text has at most `chars` characters.
+pub const fn bytes_within(chars: usize) -> usize {
+    chars / 4 * 3
+}
+
+/// The text of `bytes`; no bytes are the empty text.
+pub fn write(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-pub(crate) fn read(text: &[u8]) -> Result<Vec<u8>, TextFault> {
+/// The bytes of `text`.
+///
+/// # Errors
+/// When it is no Base64.
+pub fn read(text: &[u8]) -> Result<Vec<u8>, TextFault> {
     let engine = if text.last() == Some(&b'=') {
         STANDARD
     } else {

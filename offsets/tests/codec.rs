@@ -6,8 +6,7 @@ mod common;
 
 use common::{WINDOW, bytes_of, decode_hex, map, map_of_runs, offset, range, text_of, zstd_frame};
 use keyway_offsets::{
-    Encoding, HoleMap, Limits, Offset, Rung, ThresholdRatio, commit_text, decode, encode,
-    plain_text_len,
+    Encoding, HoleMap, Limits, Offset, ThresholdRatio, decode, encode, plain_text_len,
 };
 
 #[test]
@@ -187,68 +186,29 @@ fn the_same_map_gives_the_same_text_whatever_came_before() {
 }
 
 #[test]
-fn a_map_over_the_threshold_is_written_and_blocks() {
-    let map = map_of_runs(0, &[1, 1, 1, 40]);
-    let chars = encode(&map).text.len();
-    let at = |cap: usize, threshold_chars| {
-        commit_text(
-            &map,
-            &Limits {
-                threshold_chars,
-                ..Limits::default().lowered_to(cap)
-            },
-        )
-    };
-    let below = at(4096, chars);
+fn every_map_of_the_span_that_always_fits_does() {
+    for cap in [8, 9, 12, 40, 400, 4096, 5_600, 40_000] {
+        let limits = Limits::new(cap, ThresholdRatio::default());
+        let span = limits.span_that_always_fits();
+        // One hole and one complete offset in turn: no form but the bitmap is short.
+        let worst = |span: u64| map_of_runs(0, &vec![1; span as usize]);
+        assert!(plain_text_len(&worst(span / 2 * 2)) <= cap, "{cap}");
+        let bits = |span: u64| {
+            plain_text_len(&map_of_runs(0, &[vec![1; span as usize], vec![2]].concat()))
+        };
+        assert!(cap < 12 || bits(span + 7) > cap, "{cap}");
+    }
+    assert_eq!(Limits::default().span_that_always_fits(), 24_544);
     assert_eq!(
-        (below.rung, below.blocked, below.inner_chars),
-        (Rung::Map, false, chars)
+        Limits::new(0, ThresholdRatio::default()).span_that_always_fits(),
+        1
     );
-    let over = at(4096, chars - 1);
     assert_eq!(
-        (over.rung, over.blocked, over.text.len()),
-        (Rung::Map, true, chars)
+        Limits::default()
+            .with_max_window(10)
+            .span_that_always_fits(),
+        10
     );
-    assert!(!at(chars, chars).text.is_empty());
-}
-
-#[test]
-fn a_map_over_the_cap_is_stripped_and_blocks() {
-    let map = map_of_runs(0, &[1, 1, 1, 40]);
-    let chars = encode(&map).text.len();
-    let stripped = commit_text(&map, &Limits::new(chars - 1, ThresholdRatio::default()));
-    assert_eq!((stripped.text.as_str(), stripped.rung), ("", Rung::None));
-    assert_eq!((stripped.blocked, stripped.inner_chars), (true, chars));
-    assert_eq!(stripped.encoding, encode(&map).encoding);
-}
-
-#[test]
-fn a_map_at_the_window_blocks_and_over_it_is_stripped() {
-    let at = |window| {
-        commit_text(
-            &map_of_runs(0, &[1, 99]),
-            &Limits::default().with_max_window(window),
-        )
-    };
-    assert_eq!((at(101).rung, at(101).blocked), (Rung::Map, false));
-    assert_eq!((at(100).rung, at(100).blocked), (Rung::Map, true));
-    assert_eq!(
-        (at(99).rung, at(99).blocked, at(99).text.as_str()),
-        (Rung::None, true, "")
-    );
-    let no_form = commit_text(&map_of_runs(0, &[1, 1 << 31]), &Limits::default());
-    assert_eq!((no_form.rung, no_form.blocked), (Rung::None, true));
-}
-
-#[test]
-fn nothing_to_say_is_neither_blocked_nor_a_map() {
-    let limits = Limits::new(0, ThresholdRatio::new(0.0).unwrap()).with_max_window(0);
-    let nothing = commit_text(&HoleMap::caught_up(offset(9)), &limits);
-    assert_eq!(
-        (nothing.rung, nothing.blocked, nothing.inner_chars),
-        (Rung::None, false, 0)
-    );
-    assert_eq!(nothing.encoding, Encoding::None);
 }
 
 #[test]

@@ -158,31 +158,65 @@ fn run_keyway(cluster: &Cluster, topic: &str, records: u64, ordering: Ordering) 
 }
 
 /// Keys that take no time beside keys that take 20 ms: how long the fast ones wait for their start, with and
-/// without the slow ones.
+/// without the slow ones, in turn.
 fn mixed_load(wanted: &Wanted) {
-    let alone = waits(wanted, Duration::ZERO);
-    let mixed = waits(wanted, Duration::from_millis(20));
-    println!(
-        "{} records/s for 20 s, one key in ten takes 20 ms: wait of the fast keys' records",
-        wanted.rate
-    );
-    for (name, waits) in [("without slow keys", &alone), ("with slow keys", &mixed)] {
-        println!(
-            "  {name:<26} p50 {:>7.0} us   p99 {:>7.0} us   p99.9 {:>7.0} us",
-            percentile(waits, 0.5),
-            percentile(waits, 0.99),
-            percentile(waits, 0.999)
-        );
+    let mut rounds = Vec::new();
+    for _ in 0..wanted.rounds {
+        rounds.push([
+            waits(wanted, Duration::ZERO),
+            waits(wanted, Duration::from_millis(20)),
+        ]);
     }
     println!(
-        "  difference at p99          {:>7.0} us",
-        percentile(&mixed, 0.99) - percentile(&alone, 0.99)
+        "{} records/s for {MIXED_SECONDS} s, one key in ten takes 20 ms or nothing: wait of the fast keys' records",
+        wanted.rate
     );
+    for (since, wait_of) in [
+        (
+            "received",
+            (|waits| &waits.since_received) as fn(&Waits) -> &Vec<f64>,
+        ),
+        ("produced", |waits| &waits.since_produced),
+    ] {
+        for (name, of) in [("nothing", 0), ("20 ms", 1)] {
+            let mut shares = [0.5, 0.99, 0.999].map(|share| {
+                let mut values: Vec<f64> = rounds
+                    .iter()
+                    .map(|round| percentile(wait_of(&round[of]), share))
+                    .collect();
+                median(&mut values)
+            });
+            let [p50, p99, p999] = &mut shares;
+            println!(
+                "  since {since}, slow keys take {name:<8} p50 {p50:>6.0} us   p99 {p99:>6.0} us   p99.9 {p999:>6.0} us"
+            );
+        }
+        let mut differences: Vec<f64> = rounds
+            .iter()
+            .map(|[alone, mixed]| {
+                percentile(wait_of(mixed), 0.99) - percentile(wait_of(alone), 0.99)
+            })
+            .collect();
+        let middle = median(&mut differences);
+        println!(
+            "  since {since}, difference at p99: {middle:.0} us (median of {differences:.0?})"
+        );
+    }
 }
 
-/// Microseconds from a record's production to the start of its handler, for records of fast keys. Over the
-/// in-process broker: a JVM beside it on the same cores would be what is measured.
-fn waits(wanted: &Wanted, slow: Duration) -> Vec<f64> {
+const MIXED_SECONDS: u64 = 10;
+
+/// Microseconds until a handler started, for records of fast keys.
+#[derive(Default)]
+struct Waits {
+    /// Since the engine had the record: what it is answerable for.
+    since_received: Vec<f64>,
+    /// Since it was produced, with the way through the broker.
+    since_produced: Vec<f64>,
+}
+
+/// Over the in-process broker: a JVM beside it on the same cores would be what is measured.
+fn waits(wanted: &Wanted, slow: Duration) -> Waits {
     const FAST_AND_SLOW: u64 = 1_000;
     let broker = MockBroker::start(1).expect("a broker");
     broker.set_first_rebalance_delay(Duration::ZERO);
@@ -192,20 +226,31 @@ fn waits(wanted: &Wanted, slow: Duration) -> Vec<f64> {
         client.set("bootstrap.servers", broker.bootstrap());
         client
     };
-    let seen: Arc<Mutex<Vec<f64>>> = Arc::default();
+    let total = wanted.rate * MIXED_SECONDS;
+    let seen: Arc<Mutex<Waits>> = Arc::default();
     let handled = Arc::new(AtomicU64::new(0));
+    let received: Arc<[AtomicU64]> = (0..total).map(|_| AtomicU64::new(0)).collect();
+    let number_at = |value: &[u8], at: usize| {
+        u64::from_be_bytes(value[at..at + 8].try_into().expect("8 bytes"))
+    };
     let handler = {
-        let (seen, handled) = (Arc::clone(&seen), Arc::clone(&handled));
+        let (seen, handled, received) = (
+            Arc::clone(&seen),
+            Arc::clone(&handled),
+            Arc::clone(&received),
+        );
         move |record: &Record| {
+            let now = wall_nanos();
             let value = record.value().expect("a value");
-            let produced = u64::from_be_bytes(value[..8].try_into().expect("8 bytes"));
-            let key = u64::from_be_bytes(record.key().expect("a key").try_into().expect("8 bytes"));
-            if key % 10 == 0 {
+            if number_at(record.key().expect("a key"), 0) % 10 == 0 {
                 std::thread::sleep(slow);
             } else {
-                seen.lock()
-                    .expect("lock")
-                    .push((wall_nanos().saturating_sub(produced)) as f64 / 1_000.0);
+                let micros = |then: u64| now.saturating_sub(then) as f64 / 1_000.0;
+                let reception = &received[number_at(value, 8) as usize];
+                let mut seen = seen.lock().expect("lock");
+                seen.since_produced.push(micros(number_at(value, 0)));
+                seen.since_received
+                    .push(micros(reception.load(Atomic::Relaxed)));
             }
             handled.fetch_add(1, Atomic::Relaxed);
         }
@@ -217,13 +262,19 @@ fn waits(wanted: &Wanted, slow: Duration) -> Vec<f64> {
         // This broker answers a fetch at once or after the whole wait, so the wait is kept short.
         .property("fetch.wait.max.ms", "2")
         .concurrency(256)
+        // The lane is asked for when the engine receives a record.
+        .lane_by(move |record| {
+            let number = number_at(record.value().expect("a value"), 8);
+            received[number as usize].store(wall_nanos(), Atomic::Relaxed);
+            record.key().map(<[u8]>::to_vec)
+        })
         .handler(handler)
         .build()
         .expect("a configuration")
         .start()
         .expect("started");
     let producer: BaseProducer = client().set("linger.ms", "1").create().expect("a producer");
-    let (start, total) = (Instant::now(), wanted.rate * 20);
+    let start = Instant::now();
     for n in 0..total {
         let due = start + Duration::from_nanos(n * 1_000_000_000 / wanted.rate);
         // Whole milliseconds, so that the producer leaves the processor to the others.
@@ -233,6 +284,7 @@ fn waits(wanted: &Wanted, slow: Duration) -> Vec<f64> {
         let key = (n * 7_919 % FAST_AND_SLOW).to_be_bytes();
         let mut value = [0; 100];
         value[..8].copy_from_slice(&wall_nanos().to_be_bytes());
+        value[8..16].copy_from_slice(&n.to_be_bytes());
         producer
             .send(
                 BaseRecord::to("mixed")
@@ -244,14 +296,16 @@ fn waits(wanted: &Wanted, slow: Duration) -> Vec<f64> {
     }
     producer.flush(Duration::from_secs(30)).expect("delivered");
     while handled.load(Atomic::Relaxed) < total {
-        std::thread::yield_now();
+        std::thread::sleep(Duration::from_millis(1));
     }
     engine.stop(Duration::from_secs(10));
     engine.wait().expect("an orderly end");
     let mut waits = std::mem::take(&mut *seen.lock().expect("lock"));
     // The first tenth holds what starts but once: connections, threads, the measure of the service time.
-    let warm = waits.len() / 10;
-    waits.drain(..warm);
+    for waits in [&mut waits.since_received, &mut waits.since_produced] {
+        let warm = waits.len() / 10;
+        waits.drain(..warm);
+    }
     waits
 }
 

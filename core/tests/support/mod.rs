@@ -10,10 +10,11 @@ use std::time::Duration;
 use keyway_core::{
     Arrival, BatchConfig, BufferConfig, Command, CommitAnswer, CommitConfig, CommitFinished,
     CommitPlan, Core, CoreConfig, Epoch, Finished, Gate, LaneIndex, LaneNames, Leases, OpenGate,
-    Ordering, PartitionAnswer, PartitionSlot, Report, Restored, RouteConfig, RouteId, Shape,
-    StopCause, Task, Timestamp, Verdict, Work, WorkerIndex,
+    Ordering, PartitionAnswer, PartitionSlot, Report, Restored, RiderSource, RouteConfig, RouteId,
+    Shape, StopCause, Task, Timestamp, Verdict, Work, WorkerIndex,
 };
-use keyway_offsets::{HoleMap, Limits, Offset, OffsetRange, commit_text};
+use keyway_offsets::{HoleMap, Limits, Offset, OffsetRange};
+use keyway_rider::{CommitMap, Offer, Rider, StateFault};
 
 pub const RETRY_DELAY: Duration = Duration::from_millis(10);
 pub const INTERVAL: Duration = Duration::from_millis(100);
@@ -34,6 +35,7 @@ pub fn config(shape: Shape) -> CoreConfig {
             interval: INTERVAL,
             backoff: BACKOFF,
         },
+        riders: RiderSource::None,
     }
 }
 
@@ -83,6 +85,9 @@ pub struct World<G: Gate<u64> = OpenGate> {
     pub paused: Vec<PartitionSlot>,
     pub resumed: Vec<PartitionSlot>,
     pub stop: Option<StopCause>,
+    /// What the next assignment finds of a rider.
+    pub restored_rider: Rider,
+    pub states_lost: Vec<(i64, StateFault)>,
     /// Time that each attempt is said to have taken.
     pub took: Duration,
     pub epochs: Vec<Epoch>,
@@ -123,6 +128,8 @@ impl<G: Gate<u64>> World<G> {
             paused: Vec::new(),
             resumed: Vec::new(),
             stop: None,
+            restored_rider: Rider::None,
+            states_lost: Vec::new(),
             took: FAST,
             epochs: vec![Epoch::NONE; partitions as usize],
             names: LaneNames::new(1),
@@ -147,6 +154,7 @@ impl<G: Gate<u64>> World<G> {
             start: at(start),
             map,
             leader_epoch: None,
+            rider: self.restored_rider.clone(),
         };
         let epoch = self.core.assigned(PartitionSlot(slot), &restored, self.now);
         self.epochs[slot as usize] = epoch;
@@ -207,6 +215,9 @@ impl<G: Gate<u64>> World<G> {
                 Command::Pause(slot) => self.paused.push(slot),
                 Command::Resume(slot) => self.resumed.push(slot),
                 Command::Stop(cause) => self.stop = Some(cause),
+                Command::StateLost { offset, fault, .. } => {
+                    self.states_lost.push((offset.get(), fault));
+                }
                 other => panic!("unknown command {other:?}"),
             }
         }
@@ -360,15 +371,8 @@ impl<G: Gate<u64>> World<G> {
             .partitions
             .iter()
             .map(|partition| {
-                let text = commit_text(&partition.map, &plan.limits);
-                PartitionAnswer {
-                    slot: partition.slot,
-                    epoch: partition.epoch,
-                    answer: answer(partition.slot.0),
-                    chars: text.text.len(),
-                    inner_chars: text.inner_chars,
-                    stripped: text.text.is_empty() && !partition.map.is_caught_up(),
-                }
+                let text = CommitMap::new(&partition.map, &plan.limits).with(&Offer::Nothing);
+                PartitionAnswer::new(partition, &text, answer(partition.slot.0))
             })
             .collect();
         let finished = CommitFinished {

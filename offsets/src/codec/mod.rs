@@ -25,6 +25,15 @@ use crate::offset::{Offset, OffsetRange};
 use crate::text;
 use encoding::Form;
 
+/// A map as bytes, before the outer text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Payload {
+    /// The magic byte and the body; empty when there is nothing to say.
+    pub bytes: Vec<u8>,
+    /// The form that was chosen.
+    pub encoding: Encoding,
+}
+
 /// A map as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Encoded {
@@ -93,8 +102,17 @@ impl Shape {
 /// A caught-up map is the empty string. So is a map too wide for every form, which takes a span of 2^31
 /// offsets; [`plain_text_len`] tells the two apart.
 pub fn encode(map: &HoleMap) -> Encoded {
-    let nothing = Encoded {
-        text: String::new(),
+    let payload = encode_payload(map);
+    Encoded {
+        text: text::write(&payload.bytes),
+        encoding: payload.encoding,
+    }
+}
+
+/// What [`encode`] puts into the text.
+pub fn encode_payload(map: &HoleMap) -> Payload {
+    let nothing = Payload {
+        bytes: Vec::new(),
         encoding: Encoding::None,
     };
     if map.is_caught_up() {
@@ -111,10 +129,7 @@ pub fn encode(map: &HoleMap) -> Encoded {
     let mut bytes = Vec::with_capacity(1 + body.len());
     bytes.extend(encoding.magic());
     bytes.extend_from_slice(&body);
-    Encoded {
-        text: text::write(&bytes),
-        encoding,
-    }
+    Payload { bytes, encoding }
 }
 
 /// The characters of the shortest uncompressed text of `map`: what [`encode`] never exceeds, without
@@ -137,7 +152,8 @@ fn write_body(map: &HoleMap, form: Form, len: usize) -> Vec<u8> {
     }
 }
 
-/// Reads the metadata string that was committed together with the offset `committed`.
+/// Reads the text of a hole map that was committed together with the offset `committed`. A rider around it is an
+/// unknown magic byte here: `keyway-rider` reads the whole of what a commit carries.
 ///
 /// `text` is taken as bytes, since what another program wrote need not be UTF-8. `max_window` bounds the
 /// span of the map; nothing is allocated by a length that the text announces.
@@ -145,18 +161,24 @@ fn write_body(map: &HoleMap, form: Form, len: usize) -> Vec<u8> {
 /// # Errors
 /// When the text is not the map of a known form, in every detail.
 pub fn decode(committed: Offset, text: &[u8], max_window: u64) -> Result<Decoded, DecodeError> {
-    if text.is_empty() {
+    let bytes = text::read(text).map_err(DecodeError::BadText)?;
+    decode_payload(committed, &bytes, max_window)
+}
+
+/// Reads what [`encode_payload`] makes; [`decode`] without the outer text.
+///
+/// # Errors
+/// As [`decode`].
+pub fn decode_payload(
+    committed: Offset,
+    payload: &[u8],
+    max_window: u64,
+) -> Result<Decoded, DecodeError> {
+    let Some((&magic, body)) = payload.split_first() else {
         return Ok(Decoded {
             map: HoleMap::caught_up(committed),
             encoding: Encoding::None,
         });
-    }
-    let bytes = text::read(text).map_err(DecodeError::BadText)?;
-    // A text of at least one character that is Base64 holds at least one byte.
-    let Some((&magic, body)) = bytes.split_first() else {
-        return Err(DecodeError::BadText(crate::TextFault::Length {
-            chars: text.len(),
-        }));
     };
     let encoding = Encoding::from_magic(magic)?;
     let mut map = MapBuilder::new(committed, max_window);

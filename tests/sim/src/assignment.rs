@@ -7,6 +7,7 @@ use keyway_core::{Epoch, Timestamp};
 use keyway_offsets::{HoleMap, Offset, OffsetRange};
 
 use crate::record::Lane;
+use crate::rider::Tally;
 
 /// Sets of offsets of one assignment.
 #[derive(Debug)]
@@ -20,6 +21,8 @@ pub(crate) struct Assignment {
     pub(crate) next: i64,
     /// The highest offset that finished, or had in the restored commit.
     pub(crate) highest: i64,
+    /// What the state that rides beside the map has to be.
+    pub(crate) tally: Tally,
     /// Received and not reported as finished.
     pub(crate) incomplete: BTreeSet<i64>,
     /// Their bytes.
@@ -41,11 +44,12 @@ pub(crate) struct Assignment {
 }
 
 impl Assignment {
-    pub(crate) fn new(id: u64, epoch: Epoch, restored: HoleMap, start: i64) -> Self {
+    pub(crate) fn new(id: u64, epoch: Epoch, restored: HoleMap, start: i64, tally: Tally) -> Self {
         Self {
             id,
             epoch,
             highest: restored.highest_complete(),
+            tally,
             restored,
             start,
             next: start,

@@ -8,6 +8,7 @@ mod history;
 mod invariants;
 mod member;
 mod record;
+mod rider;
 mod rng;
 mod runner;
 mod scenario;

@@ -5,7 +5,8 @@
 use std::time::Duration;
 
 use keyway_core::{
-    BatchConfig, BufferConfig, CommitConfig, CoreConfig, Ordering, RouteConfig, RouteId, Shape,
+    BatchConfig, BufferConfig, CommitConfig, CoreConfig, Ordering, RiderSource, RouteConfig,
+    RouteId, Shape,
 };
 use keyway_offsets::{DEFAULT_CAP_CHARS, Limits, ThresholdRatio};
 
@@ -96,6 +97,11 @@ impl Scenario {
                     .map(|_| draw_route(rng, with_batches))
                     .collect(),
                 limits,
+                riders: if rng.chance(500) {
+                    RiderSource::State
+                } else {
+                    RiderSource::None
+                },
                 buffers: draw_buffers(rng),
                 commit: CommitConfig {
                     interval: Duration::from_micros(rng.pick(&[0, 500, 5_000, 50_000])),

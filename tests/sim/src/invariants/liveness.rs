@@ -27,7 +27,10 @@ pub(crate) fn all_done(broker: &Broker, pasts: &[Past]) -> Check {
         let committed = broker.committed[partition].as_ref();
         // Without reports of its position a member can't know of what follows the last record.
         let all = committed.is_some_and(|committed| {
-            committed.text.is_empty() && committed.offset.get() >= end.min(log.end())
+            let text = committed.text.as_bytes();
+            let map = keyway_rider::read(committed.offset, text, u64::MAX).map;
+            map.is_ok_and(|read| read.map.is_caught_up())
+                && committed.offset.get() >= end.min(log.end())
         });
         ensure(all, "liveness", || {
             format!("partition {partition} ends at {end} and {committed:?} is committed")

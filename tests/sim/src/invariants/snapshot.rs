@@ -1,6 +1,6 @@
-//! Offset and map of a plan are those of one moment: of the moment it was made.
+//! Offset, map and state of a plan are those of one moment: of the moment it was made.
 
-use keyway_core::PartitionPlan;
+use keyway_core::{PartitionPlan, PlannedRider};
 
 use super::{Check, ensure};
 use crate::assignment::Assignment;
@@ -15,6 +15,19 @@ pub(crate) fn is_this_moment(assignment: &Assignment, log: &Log, plan: &Partitio
             plan.slot, plan.map
         )
     })?;
+    if let PlannedRider::State(state) = &plan.rider {
+        let tally = assignment.tally;
+        ensure(
+            state.encode(usize::MAX) == Some(tally.bytes()),
+            "snapshot",
+            || {
+                format!(
+                    "{}: the rider of {:?} is not {tally:?}",
+                    plan.slot, plan.map
+                )
+            },
+        )?;
+    }
     let claimed = plan.leader_epoch.unwrap_or(-1);
     let last = log
         .get(plan.map.base().get() - 1)

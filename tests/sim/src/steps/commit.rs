@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use keyway_core::{CommitAnswer, CommitFinished, CommitPlan, PartitionAnswer, PartitionSlot};
-use keyway_offsets::{HoleMap, Rung, commit_text, decode};
+use keyway_offsets::HoleMap;
+use keyway_rider::{CommitMap, Metadata, Rider, Rung};
 
 use super::Step;
 use super::pump::pump;
@@ -11,6 +12,7 @@ use crate::broker::Committed;
 use crate::coverage::Event;
 use crate::invariants::{Check, Violation, base, fits, loss};
 use crate::member::{Entry, Request};
+use crate::rider;
 use crate::world::{LateCommit, World};
 
 pub(super) fn enabled(world: &World, into: &mut Vec<(Step, u32)>) {
@@ -46,8 +48,15 @@ pub(super) fn send(world: &mut World, index: usize) -> Check {
         if member.current(partition.slot, partition.epoch).is_none() {
             continue;
         }
-        let text = commit_text(&partition.map, &plan.limits);
-        let stripped = text.rung == Rung::None && !partition.map.is_caught_up();
+        let map = CommitMap::new(&partition.map, &plan.limits);
+        let offer = rider::offer(partition, &map);
+        let text = map.with(&offer);
+        match text.rung {
+            Rung::MarkerAndMap | Rung::MarkerOnly => world.coverage.note(Event::RiderShed),
+            rung if rung.has_rider() => world.coverage.note(Event::RiderCommitted),
+            _ => {}
+        }
+        let stripped = text.stripped;
         fits::not_stripped(stripped, &plan.limits, &world.scenario.core.limits)?;
         entries.push(Entry {
             partition: partition.slot.index(),
@@ -255,14 +264,27 @@ pub(super) fn read(
     offset: keyway_offsets::Offset,
     text: &str,
 ) -> Result<HoleMap, Violation> {
-    let window = world.scenario.core.limits.max_window;
-    match decode(offset, text.as_bytes(), window) {
+    match read_all(world, offset, text).map {
         Ok(decoded) => Ok(decoded.map),
         Err(error) => Err(Violation {
             invariant: "text",
             detail: format!("{text:?} at {offset} can't be read: {error}"),
         }),
     }
+}
+
+fn read_all(world: &World, offset: keyway_offsets::Offset, text: &str) -> Metadata {
+    let window = world.scenario.core.limits.max_window;
+    keyway_rider::read(offset, text.as_bytes(), window)
+}
+
+/// The rider beside what the group has committed for a partition.
+pub(crate) fn committed_rider(world: &World, slot: PartitionSlot) -> Rider {
+    world.broker.committed[slot.index()]
+        .as_ref()
+        .map_or(Rider::None, |committed| {
+            read_all(world, committed.offset, &committed.text).rider
+        })
 }
 
 /// What the group has committed for a partition.

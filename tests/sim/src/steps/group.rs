@@ -1,15 +1,17 @@
 //! The group: assignments, revokes, losses, crashes, restarts, draining and stopping.
 
-use keyway_core::{CommitReason, PartitionSlot, Restored};
+use keyway_core::{CommitReason, PartitionSlot, Restored, RiderSource};
+use keyway_rider::StateCell;
 
 use super::Step;
-use super::commit::committed_map;
+use super::commit::{committed_map, committed_rider};
 use super::fetch::offset_of;
 use super::pump::pump;
 use crate::assignment::Assignment;
 use crate::coverage::Event;
 use crate::invariants::{Check, deadlines, window};
 use crate::member::{Member, Mode, Request};
+use crate::rider::Tally;
 use crate::world::{LateCommit, World};
 
 /// Commits that a leaving member tries before it goes without.
@@ -109,6 +111,7 @@ pub(super) fn assign(world: &mut World, partition: usize) -> Check {
     next_generation(world);
     let slot = PartitionSlot(partition as u32);
     let map = committed_map(world, slot)?;
+    let rider = committed_rider(world, slot);
     let committed = world.broker.committed[partition].clone();
     let log = &world.broker.logs[partition];
     let past = &mut world.history.pasts[partition];
@@ -142,6 +145,7 @@ pub(super) fn assign(world: &mut World, partition: usize) -> Check {
         leader_epoch: committed
             .as_ref()
             .and_then(|committed| committed.leader_epoch),
+        rider,
     };
     let id = world.next_id();
     let now = world.now;
@@ -153,9 +157,16 @@ pub(super) fn assign(world: &mut World, partition: usize) -> Check {
     world.broker.owner[partition] = Some(m);
     let member = &mut world.members[m];
     let epoch = member.core.assigned(slot, &restored, now);
+    let tally = Tally::restored(&restored.rider);
+    if world.scenario.core.riders == RiderSource::State {
+        member.core.attach_state(slot, StateCell::new(tally));
+    }
+    if tally != Tally::default() {
+        world.coverage.note(Event::RiderRestored);
+    }
     let map = map.unwrap_or_else(|| keyway_offsets::HoleMap::caught_up(restored.start));
     let state = &mut member.slots[partition];
-    state.assignment = Some(Assignment::new(id, epoch, map, start));
+    state.assignment = Some(Assignment::new(id, epoch, map, start, tally));
     state.position = start;
     state.paused = false;
     state.revoke_until = None;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use keyway_core::{Finished, PartitionSlot, Task, Timestamp, Verdict};
+use keyway_core::{Finished, PartitionSlot, RiderSource, Task, Timestamp, Verdict};
+use keyway_rider::Update;
 
 use super::Step;
 use super::pump::pump;
@@ -148,7 +149,7 @@ pub(super) fn finish(world: &mut World, m: usize, r: usize) -> Check {
             draw_end(world)
         };
         note_end(world, m, &task, call.number, end);
-        results.push(result(task, end));
+        results.push(result(task, end, world.scenario.core.riders));
     }
     let batch_failed = call.batch.then_some(whole);
     world.members[m].runners[r].finish(results, batch_failed, took);
@@ -206,8 +207,11 @@ fn note_end(world: &mut World, m: usize, task: &Task<Payload>, call: u64, end: E
     }
 }
 
-fn result(Task { at, payload }: Task<Payload>, end: End) -> Finished<Payload> {
+fn result(Task { at, payload }: Task<Payload>, end: End, riders: RiderSource) -> Finished<Payload> {
     let verdict = match end {
+        End::Done if riders == RiderSource::State => {
+            Verdict::DoneWith(Update::new(at.offset.get()))
+        }
         End::Done => Verdict::Done,
         End::Skipped => Verdict::Skipped,
         End::Failed(after) => Verdict::Failed { payload, after },
@@ -234,7 +238,10 @@ pub(super) fn report(world: &mut World, m: usize, r: usize) -> Check {
             continue;
         };
         let due = match verdict {
-            Verdict::Done | Verdict::Skipped => {
+            Verdict::Done | Verdict::DoneWith(_) | Verdict::Skipped => {
+                if matches!(verdict, Verdict::DoneWith(_)) {
+                    assignment.tally.add(offset);
+                }
                 assignment.complete(offset);
                 continue;
             }
