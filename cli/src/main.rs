@@ -3,6 +3,7 @@
 mod exit;
 mod metadata;
 mod run;
+mod units;
 
 use std::io;
 use std::process::ExitCode;

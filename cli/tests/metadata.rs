@@ -271,7 +271,10 @@ fn what_is_no_map_is_bad_input() {
         ("threshold", json!("0.5")),
         ("format", json!("compact")),
         ("format", json!("")),
-        ("rider_hex", json!("68")),
+        ("rider_hex", json!("")),
+        ("rider_hex", json!("6")),
+        ("rider_hex", json!("zz")),
+        ("rider_hex", json!(68)),
     ] {
         let mut line = whole(json!([[100, 100]]));
         line[field] = value;
@@ -288,11 +291,11 @@ fn a_bad_option_is_exit_code_2() {
         "metadata decode --lines --committed 1",
         "metadata encode --committed 1",
         "metadata encode --committed 1 --highest 1 --incomplete 1 --format compact",
-        "metadata encode --committed 1 --highest 1 --incomplete 1 --rider-hex 00",
     ] {
         assert_eq!(output(arguments).status.code(), Some(2), "{arguments}");
     }
     for arguments in [
+        "metadata encode --committed 1 --highest 1 --incomplete 1 --rider-hex 0",
         "metadata decode --committed -1",
         "metadata encode --committed 1 --highest 1 --incomplete x",
         "metadata encode --committed 1 --highest 1 --incomplete 2",
@@ -338,4 +341,72 @@ fn one(command: &str, line: &Value) -> Value {
     );
     assert_eq!(answers.len(), 1);
     answers[0].clone()
+}
+
+#[test]
+fn a_rider_goes_in_and_comes_out() {
+    let request = json!({
+        "committed": 100, "highest": 109, "incomplete": [[100, 100], [103, 104]], "rider_hex": "68656c6c6f",
+    });
+    let answer = one("encode", &request);
+    assert_eq!(
+        (&answer["rung"], &answer["inner_chars"], &answer["chars"]),
+        (&json!("rider_and_map"), &json!(8), &json!(20)),
+    );
+    let decoded = one("decode", &json!({"committed": 100, "text": answer["text"]}));
+    assert_eq!(
+        decoded["rider"],
+        json!({"state": "present", "hex": "68656c6c6f"})
+    );
+    assert_eq!(decoded["incomplete"], json!([[100, 100], [103, 104]]));
+
+    let mut alone = request.clone();
+    (alone["incomplete"], alone["highest"]) = (json!([]), json!(99));
+    let answer = one("encode", &alone);
+    assert_eq!(
+        (&answer["rung"], &answer["encoding"]),
+        (&json!("rider_only"), &json!("None"))
+    );
+    let decoded = one("decode", &json!({"committed": 100, "text": answer["text"]}));
+    assert_eq!(
+        (&decoded["highest_seen"], &decoded["encoding"]),
+        (&json!(99), &json!("None"))
+    );
+
+    for (limit, rung) in [
+        (20, "rider_and_map"),
+        (19, "marker_and_map"),
+        (11, "map"),
+        (7, "marker_only"),
+        (3, "none"),
+    ] {
+        let mut narrow = request.clone();
+        narrow["limit"] = json!(limit);
+        assert_eq!(one("encode", &narrow)["rung"], rung, "{limit}");
+    }
+    let marker = one("decode", &json!({"committed": 5, "text": "WAAA"}));
+    assert_eq!(marker["rider"], json!({"state": "dropped"}));
+}
+
+#[test]
+fn what_can_be_read_of_a_rider_is_answered_with_the_fault() {
+    for (text, error, rider) in [
+        (
+            "WAACaGlR",
+            "unknown_magic",
+            json!({"state": "present", "hex": "6869"}),
+        ),
+        ("WAAAUQ==", "unknown_magic", json!({"state": "dropped"})),
+        ("WAAAWAAA", "nested_envelope", json!(null)),
+        ("WAAF", "bad_envelope", json!(null)),
+        ("WA==", "bad_envelope", json!(null)),
+    ] {
+        let answer = one("decode", &json!({"committed": 5, "text": text}));
+        assert_eq!(
+            (&answer["ok"], &answer["error"]),
+            (&json!(false), &json!(error)),
+            "{text}"
+        );
+        assert_eq!(answer["rider"], rider, "{text}");
+    }
 }

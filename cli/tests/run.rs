@@ -7,7 +7,8 @@ mod common;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use common::{Event, Run, answer, count, keyway, output};
-use keyway_offsets::{DEFAULT_MAX_WINDOW, Offset, decode};
+use keyway_offsets::{DEFAULT_MAX_WINDOW, HoleMap, Offset};
+use keyway_rider::{Rider, read};
 use serde_json::json;
 
 type Place = (String, i64, i64);
@@ -44,6 +45,15 @@ fn assert_keys_in_order(events: &[Event]) {
     }
 }
 
+fn map_of(base: i64, text: &str) -> HoleMap {
+    let metadata = read(
+        Offset::new(base).unwrap(),
+        text.as_bytes(),
+        DEFAULT_MAX_WINDOW,
+    );
+    metadata.map.unwrap().map
+}
+
 /// Each committed line covers nothing but records that were done before it, and offsets never go down.
 fn assert_commits_truthful(events: &[Event]) {
     let mut done: BTreeMap<(String, i64), BTreeSet<i64>> = BTreeMap::new();
@@ -56,13 +66,7 @@ fn assert_commits_truthful(events: &[Event]) {
             let (topic, partition, base) = event.place();
             let partition = (topic, partition);
             let text = event.0["metadata"].as_str().unwrap();
-            let map = decode(
-                Offset::new(base).unwrap(),
-                text.as_bytes(),
-                DEFAULT_MAX_WINDOW,
-            )
-            .unwrap()
-            .map;
+            let map = map_of(base, text);
             let done = done.entry(partition.clone()).or_default();
             for offset in
                 (0..=map.highest()).filter(|&offset| map.is_complete(Offset::new(offset).unwrap()))
@@ -163,13 +167,7 @@ fn no_record_past_the_nth_is_started() {
     let complete: i64 = last_commits(&events)
         .values()
         .map(|(base, text)| {
-            let map = decode(
-                Offset::new(*base).unwrap(),
-                text.as_bytes(),
-                DEFAULT_MAX_WINDOW,
-            )
-            .unwrap()
-            .map;
+            let map = map_of(*base, text);
             map.base().get() + map.span() as i64 - map.hole_count() as i64
         })
         .sum();
@@ -402,4 +400,22 @@ fn properties_come_from_a_file_and_options_go_first() {
     assert_eq!(run(""), 0);
     assert_eq!(run("-X auto.offset.reset=earliest"), 20);
     assert_eq!(run("--start earliest"), 20);
+}
+
+#[test]
+fn a_rider_goes_with_every_commit() {
+    let run = Run::start("--records 100 --rider-hex 68656c6c6f --generate 1000,50,10");
+    let (_, events) = run.success();
+    let commits: Vec<&Event> = events
+        .iter()
+        .filter(|event| event.is("committed"))
+        .collect();
+    assert!(!commits.is_empty());
+    for commit in commits {
+        let base = Offset::new(commit.place().2).unwrap();
+        let text = commit.0["metadata"].as_str().unwrap();
+        let rider = read(base, text.as_bytes(), DEFAULT_MAX_WINDOW).rider;
+        assert_eq!(rider, Rider::Present(b"hello".to_vec()));
+    }
+    assert_commits_truthful(&events);
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use keyway_core::{CommitConfig, Ordering};
 use keyway_offsets::{DEFAULT_CAP_CHARS, DEFAULT_MAX_WINDOW, Limits, ThresholdRatio};
+use keyway_rider::{BadMetadata, RiderState};
 use rdkafka::ClientConfig;
 
 use crate::budget::{DEFAULT_MEMORY_BUDGET, MIN_MEMORY_BUDGET, MemoryBudget};
@@ -16,8 +17,9 @@ use crate::observer::Observer;
 use crate::outcome::{BatchOutcome, Outcome};
 use crate::poll::{TokenProvider, token_provider};
 use crate::record::Record;
+use crate::riders::{Assigned, RiderContext, RiderSettings, Riders, state_maker};
 use crate::route::Route;
-use crate::settings::{BadMetadata, CommitMode, MapsWithoutEpoch, Settings, StartAt};
+use crate::settings::{CommitMode, MapsWithoutEpoch, Settings, StartAt};
 
 /// Why a configuration was refused.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -42,6 +44,14 @@ pub enum BuildError {
         /// What is wrong with it.
         fault: String,
     },
+    /// Two sources of riders were given.
+    #[error("two sources of riders: give one of `rider` and `rider_state`")]
+    TwoRiders,
+    /// There is nobody whose rider could change without a record.
+    #[error(
+        "`rider_refresh` without `rider`: a state changes with records only, and these are committed anyway"
+    )]
+    RefreshWithoutSupplier,
     /// A number is outside its range.
     #[error("{setting} = {value}: {expected}")]
     OutOfRange {
@@ -82,6 +92,9 @@ impl Keyway {
             commit_timeout: Duration::from_secs(10),
             revoke_wait: None,
             record_limit: None,
+            riders: RiderSettings::default(),
+            rider_refresh: None,
+            two_riders: false,
             observer: None,
             token_provider: None,
         }
@@ -118,6 +131,10 @@ pub struct Builder {
     commit_timeout: Duration,
     revoke_wait: Option<Duration>,
     record_limit: Option<u64>,
+    riders: RiderSettings,
+    rider_refresh: Option<Duration>,
+    /// A source of riders was given over another.
+    two_riders: bool,
     observer: Option<Arc<dyn Observer>>,
     token_provider: Option<TokenProvider>,
 }
@@ -349,6 +366,99 @@ impl Builder {
         self
     }
 
+    /// Who gives the rider of each commit: a few bytes of the application's own, for each partition, that move with
+    /// the committed offset and are read back by [`Builder::on_assigned`]. Default: nobody.
+    ///
+    /// Asked once for each partition of a commit, on a thread of its own, with the offset that the commit carries.
+    /// `None` means that there is no rider this time. The application's state moves on while it is asked, so what it
+    /// says may be *ahead* of the commit's offset and map, and has to bear that records are applied again: merged by
+    /// maximum, say, or keyed by offset. Where that is not enough there is [`Builder::rider_state`].
+    ///
+    /// A panic, an empty value, more than [`max_bytes`](crate::RiderContext::max_bytes), or an answer that takes
+    /// longer than [`Builder::supplier_timeout`] costs this rider and nothing else: the commit goes on with a marker,
+    /// and the next reader finds [`Rider::Dropped`](crate::Rider::Dropped). The rider never costs the hole map.
+    ///
+    /// Every member of the group has to know riders. Java's Parallel Consumer does not.
+    pub fn rider(
+        self,
+        supplier: impl Fn(&RiderContext) -> Option<Vec<u8>> + Send + Sync + 'static,
+    ) -> Self {
+        self.set_riders(Riders::Supplier {
+            supplier: Arc::new(supplier),
+            refresh: None,
+        })
+    }
+
+    /// A state for each partition that moves with its records and rides beside each commit, so that offset, hole map
+    /// and state are always of one moment: each record's update is in the state exactly when the commit says that the
+    /// record is done. Default: none.
+    ///
+    /// `make` gives the state that a partition begins with, from the rider of the commit before; it is called before
+    /// any record of the partition, on the engine's own thread, and must not wait. Handlers change the state by what
+    /// they return, [`Outcome::done_with`].
+    ///
+    /// ```
+    /// use keyway::{Assigned, Outcome, Record, RiderState};
+    ///
+    /// /// The bytes that a partition's records had, each counted once as far as commits reach.
+    /// #[derive(Clone)]
+    /// struct Total(u64);
+    ///
+    /// impl RiderState for Total {
+    ///     type Update = u64;
+    ///     fn apply(&mut self, bytes: &u64) {
+    ///         self.0 += bytes;
+    ///     }
+    ///     fn encode(&self, _max_bytes: usize) -> Option<Vec<u8>> {
+    ///         Some(self.0.to_be_bytes().to_vec())
+    ///     }
+    /// }
+    ///
+    /// let restore = |assigned: &Assigned| {
+    ///     let bytes = assigned.rider.bytes().and_then(|bytes| bytes.try_into().ok());
+    ///     Total(bytes.map_or(0, u64::from_be_bytes))
+    /// };
+    /// let handler = |record: &Record| Outcome::done_with(record.value().map_or(0, <[u8]>::len) as u64);
+    /// # let _ = keyway::Keyway::builder(keyway::ClientConfig::new()).group("g").topics(["t"])
+    /// // Keyway::builder(..)
+    ///     .handler(handler)
+    ///     .rider_state(restore)
+    /// #   ;
+    /// ```
+    pub fn rider_state<S: RiderState>(
+        self,
+        make: impl Fn(&Assigned) -> S + Send + Sync + 'static,
+    ) -> Self {
+        self.set_riders(Riders::State(state_maker(make)))
+    }
+
+    fn set_riders(mut self, riders: Riders) -> Self {
+        self.two_riders |= !matches!(self.riders.riders, Riders::None);
+        self.riders.riders = riders;
+        self
+    }
+
+    /// How often partitions that have nothing to commit are asked for their rider, which is committed at the same
+    /// offset when it has changed. Default: never.
+    pub fn rider_refresh(mut self, interval: Duration) -> Self {
+        self.rider_refresh = Some(interval);
+        self
+    }
+
+    /// How long the riders of one commit may take, all its partitions together. Default: 1 s; at most half of
+    /// [`Builder::revoke_wait`].
+    pub fn supplier_timeout(mut self, timeout: Duration) -> Self {
+        self.riders.timeout = timeout;
+        self
+    }
+
+    /// Who is told of each partition that is assigned, with the rider of the commit before, ahead of any record of
+    /// it. Called on the engine's own thread: it must not wait. Default: nobody.
+    pub fn on_assigned(mut self, on_assigned: impl Fn(&Assigned) + Send + Sync + 'static) -> Self {
+        self.riders.on_assigned = Some(Arc::new(on_assigned));
+        self
+    }
+
     /// Somebody who is told what happens as it happens. Default: nobody.
     pub fn observer(mut self, observer: impl Observer) -> Self {
         self.observer = Some(Arc::new(observer));
@@ -421,6 +531,7 @@ impl Builder {
         }
         let revoke_wait = self.checked_revoke_wait()?;
         let limits = self.checked_limits()?;
+        let riders = self.checked_riders(revoke_wait)?;
         let client = prepare(&self.client, budget.prefetch())?;
         let start = self.start.unwrap_or(match client.start {
             Some(StartWish::Earliest) => StartAt::Earliest,
@@ -455,6 +566,7 @@ impl Builder {
                 commit_timeout: self.commit_timeout,
                 revoke_wait,
                 record_limit: self.record_limit,
+                riders,
                 observer: self.observer,
                 token_provider: self.token_provider,
             },
@@ -557,6 +669,34 @@ impl Builder {
             "below half of `max.poll.interval.ms`, or the member would be thrown out while it waits",
         )?;
         Ok(wait)
+    }
+
+    fn checked_riders(&mut self, revoke_wait: Duration) -> Result<RiderSettings, BuildError> {
+        if self.two_riders {
+            return Err(BuildError::TwoRiders);
+        }
+        let mut riders = std::mem::take(&mut self.riders);
+        in_range(
+            "supplier_timeout",
+            riders.timeout.as_micros(),
+            !riders.timeout.is_zero(),
+            "more than nothing",
+        )?;
+        // The commit of a revoke has as long as that for everything.
+        riders.timeout = riders.timeout.min(revoke_wait / 2);
+        if let Some(interval) = self.rider_refresh {
+            in_range(
+                "rider_refresh",
+                interval.as_millis(),
+                interval >= Duration::from_millis(10),
+                "at least 10 ms",
+            )?;
+            match &mut riders.riders {
+                Riders::Supplier { refresh, .. } => *refresh = Some(interval),
+                Riders::None | Riders::State(_) => return Err(BuildError::RefreshWithoutSupplier),
+            }
+        }
+        Ok(riders)
     }
 
     fn checked_limits(&self) -> Result<Limits, BuildError> {

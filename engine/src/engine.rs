@@ -13,6 +13,7 @@ use crate::poll::{
     Committer, Inbound, InboxSender, LoopState, Owned, PollLoop, RestorePolicy, Restorer, Tokens,
     inbox, panic_text,
 };
+use crate::riders::{Guard, Texts};
 use crate::settings::Settings;
 use crate::status::Status;
 use crate::stop::{CommitError, End, Report, StopReason};
@@ -94,11 +95,14 @@ impl Engine {
             });
         }
         let owned = Arc::new(Owned::default());
+        settings.riders.announce();
+        let guard = Guard::start().map_err(StartError::Threads)?;
         let commits = Committer {
             group: group.clone(),
             owned: Arc::clone(&owned),
             timeout: settings.commit_timeout,
             observer: settings.observer.clone(),
+            texts: Texts::new(settings.riders.clone(), guard),
             inbox: sender.clone(),
         }
         .start()
@@ -139,6 +143,7 @@ impl Engine {
             owned,
             tokens,
             observer: settings.observer,
+            riders: settings.riders,
             status: Arc::clone(&status),
             revoke_wait: settings.revoke_wait,
             commit_timeout: settings.commit_timeout,

@@ -11,6 +11,7 @@ mod observer;
 mod outcome;
 mod poll;
 mod record;
+mod riders;
 mod route;
 mod settings;
 mod status;
@@ -20,6 +21,8 @@ mod workers;
 
 pub use keyway_core::Ordering;
 pub use keyway_offsets as offsets;
+pub use keyway_rider as rider;
+pub use keyway_rider::{BadMetadata, Rider, RiderState, Update};
 pub use rdkafka;
 pub use rdkafka::ClientConfig;
 
@@ -30,7 +33,8 @@ pub use kafka::{ClientError, ConfigError, DeniedWhat, ErrorCode, OauthToken, Top
 pub use observer::Observer;
 pub use outcome::{BatchOutcome, Outcome, Reason};
 pub use record::{Header, Record, UnreadableHeaders};
+pub use riders::{Assigned, RiderContext, RiderReason};
 pub use route::Route;
-pub use settings::{BadMetadata, CommitMode, MapsWithoutEpoch, StartAt};
+pub use settings::{CommitMode, MapsWithoutEpoch, StartAt};
 pub use status::{PartitionStatus, Status};
 pub use stop::{CommitError, Report, StopReason};

@@ -25,6 +25,19 @@ pub const COMMIT_REFUSALS: &str = "keyway_commit_refusals_total";
 pub const METADATA_DISCARDED: &str = "keyway_metadata_discarded_total";
 /// Hole maps left out of a commit because they did not fit.
 pub const METADATA_STRIPPED: &str = "keyway_metadata_stripped_total";
+/// Bytes of the riders in acknowledged commits, a histogram.
+pub const RIDER_BYTES: &str = "keyway_rider_bytes";
+/// Commits of a partition that went without its rider. Label `reason`: no_room, no_supplier, state_lost, or a
+/// supplier's failure.
+pub const RIDER_DROPPED: &str = "keyway_rider_dropped_total";
+/// Riders that the application could not give. Label `reason`: panicked, timed_out, busy (an earlier call has not
+/// returned), empty, oversized; wrong_update for a handler's update that the state could not take.
+pub const RIDER_SUPPLIER_FAILURES: &str = "keyway_rider_supplier_failures_total";
+/// Bytes of the hole map for each offset that it covers, a histogram. Not recorded for a caught-up commit.
+pub const METADATA_DENSITY: &str = "keyway_metadata_density";
+/// Characters of the whole text by the characters that the broker takes, a histogram. Not recorded for a caught-up
+/// commit.
+pub const METADATA_HEADROOM: &str = "keyway_metadata_headroom";
 /// Times that a smaller cap of the metadata was learned from the broker.
 pub const METADATA_CAP_LEARNED: &str = "keyway_metadata_cap_learned_total";
 /// Times that a partition was paused by back-pressure.

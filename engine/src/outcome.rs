@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use keyway_rider::Update;
+
 /// A reason in words, for the person who reads the log.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Reason(Box<str>);
@@ -59,6 +61,9 @@ impl fmt::Debug for Reason {
 pub enum Outcome {
     /// It is done; nothing of it is to run again.
     Done,
+    /// As [`Outcome::Done`], with what the record brings to the [`RiderState`](crate::RiderState) of its
+    /// partition; see [`Outcome::done_with`].
+    DoneWith(Update),
     /// Try again, after a delay of the handler's choice or, for `None`, of the route's retry policy. The lane
     /// waits for it.
     Retry {
@@ -72,6 +77,15 @@ pub enum Outcome {
     Skip,
     /// Stop the engine. The record stays incomplete, and is the first to run at the next start.
     Stop(Reason),
+}
+
+impl Outcome {
+    /// Done, and this is what it brings to the state of its partition, of the type that
+    /// [`Builder::rider_state`](crate::Builder::rider_state) keeps. The state changes when the record counts as
+    /// complete, so that the rider of a commit, its offset and its map always agree.
+    pub fn done_with<U: Send + Sync + 'static>(update: U) -> Self {
+        Self::DoneWith(Update::new(update))
+    }
 }
 
 impl From<()> for Outcome {

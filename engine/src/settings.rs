@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use keyway_core::{BufferConfig, CommitConfig, Core, CoreConfig, Leases, RouteId};
 use keyway_offsets::Limits;
+use keyway_rider::BadMetadata;
 
 use crate::kafka::Prepared;
 use crate::observer::Observer;
 use crate::poll::{Slots, TokenProvider};
 use crate::record::Message;
+use crate::riders::RiderSettings;
 use crate::route::Route;
 
 /// Where a partition without a committed offset starts.
@@ -24,19 +26,6 @@ pub enum StartAt {
     /// At the first record whose timestamp is this or later, in milliseconds since 1970; behind the last
     /// record when there is none.
     Timestamp(i64),
-}
-
-/// What to do with committed metadata that can't be used: text of another program, a damaged map, a map that
-/// does not fit the log.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum BadMetadata {
-    /// Start at the committed offset as if it had no metadata: what was complete above it runs again. Counted,
-    /// and logged once for each partition.
-    #[default]
-    Ignore,
-    /// Stop with [`StopReason::BadMetadata`](crate::StopReason::BadMetadata).
-    Fail,
 }
 
 /// What to do with a map whose commit carries no leader epoch: Java's engine writes such ones, and so do tools
@@ -86,6 +75,7 @@ pub(crate) struct Settings {
     pub(crate) commit_timeout: Duration,
     pub(crate) revoke_wait: Duration,
     pub(crate) record_limit: Option<u64>,
+    pub(crate) riders: RiderSettings,
     pub(crate) observer: Option<Arc<dyn Observer>>,
     pub(crate) token_provider: Option<TokenProvider>,
 }
@@ -108,6 +98,7 @@ impl Settings {
                 limits: self.limits,
                 buffers: self.buffers,
                 commit: self.commit,
+                riders: self.riders.source(),
             },
             leases,
         );

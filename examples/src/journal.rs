@@ -5,7 +5,8 @@ use std::error::Error;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use keyway::offsets::{DEFAULT_MAX_WINDOW, HoleMap, Offset, decode};
+use keyway::offsets::{DEFAULT_MAX_WINDOW, HoleMap, Offset};
+use keyway::rider::read;
 use keyway::{Observer, Record, TopicPartition};
 
 /// After so long something is wrong.
@@ -239,7 +240,8 @@ impl Pages {
         let map = Offset::new(offset)
             .ok_or_else(|| "not an offset".to_owned())
             .and_then(|offset| {
-                decode(offset, metadata.as_bytes(), DEFAULT_MAX_WINDOW)
+                read(offset, metadata.as_bytes(), DEFAULT_MAX_WINDOW)
+                    .map
                     .map_err(|error| error.to_string())
             });
         match map {

@@ -3,7 +3,8 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use keyway_offsets::{DecodeError, Offset};
+use keyway_offsets::Offset;
+use keyway_rider::MetadataError;
 use serde::{Serialize, Serializer};
 
 use crate::exit;
@@ -17,6 +18,26 @@ pub(crate) struct Refusal {
     ok: False,
     error: &'static str,
     detail: String,
+    /// What could be read all the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rider: Option<Rider>,
+}
+
+/// The application's bytes beside the map.
+#[derive(Debug, Serialize)]
+pub(crate) struct Rider {
+    state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hex: Option<String>,
+}
+
+impl From<&keyway_rider::Rider> for Rider {
+    fn from(rider: &keyway_rider::Rider) -> Self {
+        Self {
+            state: rider.name(),
+            hex: rider.bytes().map(hex::encode),
+        }
+    }
 }
 
 impl Refusal {
@@ -26,16 +47,17 @@ impl Refusal {
             ok: False,
             error: BAD_INPUT,
             detail: detail.to_string(),
+            rider: None,
         }
     }
-}
 
-impl From<DecodeError> for Refusal {
-    fn from(error: DecodeError) -> Self {
+    /// The text can't be read, but perhaps its rider.
+    pub(crate) fn unreadable(error: &MetadataError, rider: &keyway_rider::Rider) -> Self {
         Self {
             ok: False,
             error: error.name(),
             detail: error.to_string(),
+            rider: (*rider != keyway_rider::Rider::Unreadable).then(|| rider.into()),
         }
     }
 }

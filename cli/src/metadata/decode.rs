@@ -3,13 +3,14 @@
 use keyway_offsets::DEFAULT_MAX_WINDOW;
 use serde::{Deserialize, Serialize};
 
-use super::answer::{Refusal, True, offset};
+use super::answer::{Refusal, Rider, True, offset};
 
 /// Say what a committed metadata string means
 ///
 /// Answers {"ok":true,"committed":..,"text_format":"base64|empty","encoding":..,"highest_seen":..,
-/// "incomplete":[[first,last],..],"rider":{"state":"none"}}, or {"ok":false,"error":..,"detail":..} with exit code 2
-/// when the text is not a hole map.
+/// "incomplete":[[first,last],..],"rider":{"state":"none|dropped|present","hex":..}}, or
+/// {"ok":false,"error":..,"detail":..} with exit code 2 when the text can't be read. A rider beside a map that can't be
+/// read is answered all the same.
 ///
 /// A request of --lines is {"committed":100,"text":"bAAK5gMA"}; a "text" of null counts as "".
 #[derive(Debug, clap::Args)]
@@ -64,20 +65,18 @@ pub(crate) struct Answer {
     rider: Rider,
 }
 
-/// The application's bytes beside the map.
-#[derive(Debug, Serialize)]
-struct Rider {
-    state: &'static str,
-}
-
 pub(crate) fn decode(request: Request) -> Result<Answer, Refusal> {
     let committed = offset("committed", request.committed)?;
     let text = request.text.unwrap_or_default();
-    let decoded = keyway_offsets::decode(committed, text.as_bytes(), DEFAULT_MAX_WINDOW)?;
+    let metadata = keyway_rider::read(committed, text.as_bytes(), DEFAULT_MAX_WINDOW);
+    let rider = metadata.rider;
+    let decoded = metadata
+        .map
+        .map_err(|error| Refusal::unreadable(&error, &rider))?;
     Ok(Answer {
         ok: True,
         committed: request.committed,
-        text_format: if text.is_empty() { "empty" } else { "base64" },
+        text_format: metadata.format.name(),
         encoding: decoded.encoding.name(),
         highest_seen: decoded.map.highest(),
         incomplete: decoded
@@ -86,6 +85,6 @@ pub(crate) fn decode(request: Request) -> Result<Answer, Refusal> {
             .iter()
             .map(|hole| (hole.first.get(), hole.last.get()))
             .collect(),
-        rider: Rider { state: "none" },
+        rider: Rider::from(&rider),
     })
 }

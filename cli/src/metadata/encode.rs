@@ -1,22 +1,24 @@
 //! `keyway metadata encode`.
 
 use clap::ValueEnum;
-use keyway_offsets::{
-    DEFAULT_CAP_CHARS, HoleMap, Limits, OffsetRange, ThresholdRatio, commit_text,
-};
+use keyway_offsets::{DEFAULT_CAP_CHARS, HoleMap, Limits, OffsetRange, ThresholdRatio};
+use keyway_rider::{CommitMap, Offer};
 use serde::{Deserialize, Serialize};
 
 use super::answer::{Refusal, True, offset};
+use crate::units;
 
 /// The position of a log without a record: one below its first offset.
 const BEFORE_FIRST: i64 = -1;
 
-/// Make the metadata string of a hole map
+/// Make the metadata string of a hole map, with a rider beside it
 ///
-/// Answers {"ok":true,"text":..,"chars":..,"encoding":..,"rung":"map|none","blocked":..,"inner_chars":..}, or
+/// Answers {"ok":true,"text":..,"chars":..,"encoding":..,
+/// "rung":"map|rider_and_map|marker_and_map|rider_only|marker_only|none","blocked":..,"inner_chars":..}, or
 /// {"ok":false,"error":"bad_input","detail":..} with exit code 2.
 ///
-/// "rung" says what the text carries: "none" when there is nothing to say, or no room for it. "blocked" says that
+/// "rung" says what the text carries: "none" when there is nothing to say, or no room for it. The rider gives way to
+/// the map, and leaves a marker where there is room for one. "blocked" says that
 /// the map is over the threshold, so that records above the highest complete one wait. "inner_chars" is the length
 /// of the map's text, also when it was left out.
 ///
@@ -26,7 +28,9 @@ pub(crate) struct Args {
     /// Take a JSON object a line on stdin, answer a line each, exit with 0
     #[arg(
         long,
-        conflicts_with_all = ["committed", "highest", "incomplete", "limit", "threshold", "format"]
+        conflicts_with_all = [
+            "committed", "highest", "incomplete", "rider_hex", "limit", "threshold", "format",
+        ]
     )]
     pub(crate) lines: bool,
 
@@ -57,6 +61,10 @@ pub(crate) struct Args {
     )]
     incomplete: Option<String>,
 
+    /// The rider, at least one byte
+    #[arg(long, value_name = "HEX")]
+    rider_hex: Option<String>,
+
     /// Characters that the broker takes beside an offset [default: 4096]
     #[arg(long, value_name = "CHARS")]
     limit: Option<usize>,
@@ -81,7 +89,7 @@ impl Args {
             limit: self.limit,
             threshold: self.threshold,
             format: self.format,
-            rider_hex: None,
+            rider_hex: self.rider_hex,
         })
     }
 }
@@ -105,7 +113,6 @@ pub(crate) struct Request {
     threshold: Option<f64>,
     #[allow(dead_code, reason = "there is one form; any other name is refused")]
     format: Option<Format>,
-    /// Not written yet, and better refused than left out in silence.
     rider_hex: Option<String>,
 }
 
@@ -122,14 +129,16 @@ pub(crate) struct Answer {
 }
 
 pub(crate) fn encode(request: Request) -> Result<Answer, Refusal> {
-    if request.rider_hex.is_some() {
-        return Err(Refusal::bad_input(
-            "rider_hex: this version writes no rider",
-        ));
-    }
     let limits = limits(&request)?;
     let map = map(&request)?;
-    let commit = commit_text(&map, &limits);
+    let offer = match &request.rider_hex {
+        None => Offer::Nothing,
+        Some(digits) => Offer::Rider(
+            units::rider(digits)
+                .map_err(|fault| Refusal::bad_input(format!("rider_hex: {fault}")))?,
+        ),
+    };
+    let commit = CommitMap::new(&map, &limits).with(&offer);
     Ok(Answer {
         ok: True,
         // Base64 is ASCII, so that bytes are what the broker counts.

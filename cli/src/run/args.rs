@@ -4,10 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use keyway_rider::RiderBytes;
 
 use super::generate::Generate;
 use super::handlers::HandlerKind;
-use super::units;
+use crate::units;
 
 /// The value of --brokers that stands for a broker inside the process.
 pub(super) const MOCK: &str = "mock";
@@ -56,6 +57,10 @@ pub(crate) struct Args {
     /// How often finished work is committed; 0s for as soon as the commit before is answered
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = units::duration)]
     pub(super) commit_interval: Duration,
+
+    /// Write these bytes beside each commit's hole map; every member of the group has to know riders
+    #[arg(long, value_name = "HEX", value_parser = units::rider)]
+    pub(super) rider_hex: Option<RiderBytes>,
 
     /// End when nothing was received, running or awaiting a retry for so long, counted from the first assignment
     #[arg(long, value_name = "DURATION", value_parser = units::duration, conflicts_with = "records")]

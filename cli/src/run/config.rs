@@ -8,7 +8,7 @@ use keyway::{ClientConfig, StartAt};
 use super::Refusal;
 use super::args::{Args, MOCK, Start};
 use super::generate::{self, MockWorld};
-use super::units;
+use crate::units;
 
 /// Bytes fetched are read from librdkafka's statistics, which are off unless asked for.
 const STATISTICS_INTERVAL: (&str, &str) = ("statistics.interval.ms", "1000");

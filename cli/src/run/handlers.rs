@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use keyway::{Outcome, Record, Route};
 
 use super::args::Args;
-use super::units;
+use crate::units;
 
 /// What is done with a record.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -14,7 +14,6 @@ mod handlers;
 mod progress;
 mod signals;
 mod summary;
-mod units;
 mod watch;
 
 use std::process::ExitCode;
@@ -90,6 +89,9 @@ fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     if let Some(events) = events {
         fault = Some(events.fault());
         builder = builder.observer(events);
+    }
+    if let Some(rider) = args.rider_hex.clone() {
+        builder = builder.rider(move |_| Some(rider.as_slice().to_vec()));
     }
     let engine = start(builder)?;
     let watch = Watch {

@@ -12,42 +12,66 @@ use crossbeam_channel::{Receiver, Sender};
 use keyway_core::{
     CommitAnswer, CommitFinished, CommitPlan, Epoch, PartitionAnswer, PartitionPlan, PartitionSlot,
 };
-use keyway_offsets::{CommitText, Limits, commit_text};
-use rayon::prelude::*;
+use keyway_rider::Rider;
 
 use super::inbox::{Inbound, InboxSender};
 use crate::kafka::{self, CommitCode, CommitOffset, GroupClient, NotSent, TopicPartition};
 use crate::metrics;
 use crate::observer::Observer;
+use crate::riders::{Made, Texts};
 
 /// Which assignments are this member's, as far as commits go: from the assignment to the moment before the
 /// partition is given back, longer than its records may start.
 #[derive(Debug, Default)]
 pub(crate) struct Owned {
-    epochs: Mutex<HashMap<PartitionSlot, Epoch>>,
+    assignments: Mutex<HashMap<PartitionSlot, Assignment>>,
+}
+
+#[derive(Debug)]
+struct Assignment {
+    epoch: Epoch,
+    /// What the broker has beside the offset.
+    rider: Rider,
 }
 
 impl Owned {
-    fn lock(&self) -> MutexGuard<'_, HashMap<PartitionSlot, Epoch>> {
-        match self.epochs.lock() {
-            Ok(epochs) => epochs,
+    fn lock(&self) -> MutexGuard<'_, HashMap<PartitionSlot, Assignment>> {
+        match self.assignments.lock() {
+            Ok(assignments) => assignments,
             Err(poisoned) => poisoned.into_inner(),
         }
     }
 
-    pub(crate) fn add(&self, slot: PartitionSlot, epoch: Epoch) {
-        self.lock().insert(slot, epoch);
+    pub(crate) fn add(&self, slot: PartitionSlot, epoch: Epoch, rider: Rider) {
+        self.lock().insert(slot, Assignment { epoch, rider });
     }
 
     pub(crate) fn remove(&self, slot: PartitionSlot) {
         self.lock().remove(&slot);
     }
 
-    fn holds_all(&self, partitions: &[PartitionPlan]) -> bool {
-        let epochs = self.lock();
-        partitions
-            .iter()
-            .all(|partition| epochs.get(&partition.slot) == Some(&partition.epoch))
+    fn holds_all<'a>(&self, mut partitions: impl Iterator<Item = &'a PartitionPlan>) -> bool {
+        let assignments = self.lock();
+        partitions.all(|part| {
+            assignments
+                .get(&part.slot)
+                .is_some_and(|assignment| assignment.epoch == part.epoch)
+        })
+    }
+
+    /// What the broker has of the partition's rider.
+    fn rider(&self, slot: PartitionSlot, epoch: Epoch) -> Option<Rider> {
+        let assignments = self.lock();
+        let assignment = assignments.get(&slot)?;
+        (assignment.epoch == epoch).then(|| assignment.rider.clone())
+    }
+
+    fn note_rider(&self, part: &PartitionPlan, rider: &Rider) {
+        if let Some(assignment) = self.lock().get_mut(&part.slot) {
+            if assignment.epoch == part.epoch && assignment.rider != *rider {
+                assignment.rider = rider.clone();
+            }
+        }
     }
 }
 
@@ -64,11 +88,9 @@ pub(crate) struct Committer {
     pub(crate) owned: Arc<Owned>,
     pub(crate) timeout: Duration,
     pub(crate) observer: Option<Arc<dyn Observer>>,
+    pub(crate) texts: Texts,
     pub(crate) inbox: InboxSender,
 }
-
-/// From so many partitions on, texts are made on several cores.
-const PARALLEL_FROM: usize = 32;
 
 impl Committer {
     /// Starts the thread; it ends when the sender is dropped.
@@ -81,7 +103,7 @@ impl Committer {
         Ok(sender)
     }
 
-    fn run(self, jobs: &Receiver<CommitJob>) {
+    fn run(mut self, jobs: &Receiver<CommitJob>) {
         for job in jobs {
             let started = Instant::now();
             let partitions = self.commit(&job);
@@ -96,50 +118,62 @@ impl Committer {
         }
     }
 
-    fn commit(&self, job: &CommitJob) -> Vec<PartitionAnswer> {
+    fn commit(&mut self, job: &CommitJob) -> Vec<PartitionAnswer> {
         let plan = &job.plan;
-        let texts = texts(&plan.partitions, &plan.limits);
-        let offsets: Vec<_> = plan
-            .partitions
-            .iter()
+        let owned = Arc::clone(&self.owned);
+        let made = self
+            .texts
+            .make(plan, &job.names, |slot, epoch| owned.rider(slot, epoch));
+        let parts = || plan.partitions.iter().zip(&made);
+        let to_send = || parts().filter(|(_, made)| !made.is_unchanged);
+        let offsets: Vec<_> = parts()
             .zip(&job.names)
-            .zip(&texts)
-            .map(|((partition, name), text)| CommitOffset {
+            .filter(|((_, made), _)| !made.is_unchanged)
+            .map(|((part, made), name)| CommitOffset {
                 tp: name.clone(),
-                offset: partition.map.base().get(),
-                leader_epoch: partition.leader_epoch,
-                metadata: &text.text,
+                offset: part.map.base().get(),
+                leader_epoch: part.leader_epoch,
+                metadata: &made.text.text,
             })
             .collect();
-        let answer = self.group.commit(&offsets, self.timeout, || {
-            self.owned.holds_all(&plan.partitions)
-        });
-        let answers = judge(&answer, offsets.len());
-        if let Some(observer) = &self.observer {
-            for (offset, answer) in offsets.iter().zip(&answers) {
-                if *answer == CommitAnswer::Stored {
-                    observer.committed(&offset.tp, offset.offset, offset.metadata);
-                }
+        let answers = if offsets.is_empty() {
+            Vec::new()
+        } else {
+            let answer = self.group.commit(&offsets, self.timeout, || {
+                self.owned.holds_all(to_send().map(|(part, _)| part))
+            });
+            judge(&answer, offsets.len())
+        };
+        for ((offset, (part, made)), answer) in offsets.iter().zip(to_send()).zip(&answers) {
+            if *answer == CommitAnswer::Stored {
+                self.note_stored(plan, part, made, offset);
             }
         }
-        let parts = plan.partitions.iter().zip(&texts).zip(answers);
-        parts
-            .map(|((part, text), answer)| PartitionAnswer::new(part, text, answer))
+        let mut answers = answers.into_iter();
+        parts()
+            .map(|(part, made)| {
+                let answer = if made.is_unchanged {
+                    CommitAnswer::Unchanged
+                } else {
+                    answers.next().unwrap_or(CommitAnswer::Unknown)
+                };
+                PartitionAnswer::new(part, &made.text, answer)
+            })
             .collect()
     }
-}
 
-fn texts(partitions: &[PartitionPlan], limits: &Limits) -> Vec<CommitText> {
-    if partitions.len() >= PARALLEL_FROM {
-        partitions
-            .par_iter()
-            .map(|partition| commit_text(&partition.map, limits))
-            .collect()
-    } else {
-        partitions
-            .iter()
-            .map(|partition| commit_text(&partition.map, limits))
-            .collect()
+    fn note_stored(
+        &self,
+        plan: &CommitPlan,
+        part: &PartitionPlan,
+        made: &Made,
+        offset: &CommitOffset<'_>,
+    ) {
+        self.owned.note_rider(part, &made.rider);
+        made.note_stored(&plan.limits);
+        if let Some(observer) = &self.observer {
+            observer.committed(&offset.tp, offset.offset, offset.metadata);
+        }
     }
 }
 

@@ -42,6 +42,7 @@ use crate::kafka::{ClientError, GroupClient, NativeRecord, Source, SourceEvent, 
 use crate::metrics::{self, Published};
 use crate::observer::Observer;
 use crate::record::Message;
+use crate::riders::RiderSettings;
 use crate::status::{PartitionStatus, Status};
 use crate::stop::{CommitError, Report, StopReason};
 use crate::workers::{Reports, WorkerPool};
@@ -77,6 +78,7 @@ pub(crate) struct PollLoop {
     /// Who is asked for OAUTHBEARER's tokens.
     pub(crate) tokens: Option<Tokens<GroupClient>>,
     pub(crate) observer: Option<Arc<dyn Observer>>,
+    pub(crate) riders: RiderSettings,
     pub(crate) status: Arc<Mutex<Arc<Status>>>,
     pub(crate) revoke_wait: Duration,
     pub(crate) commit_timeout: Duration,
@@ -218,6 +220,11 @@ impl PollLoop {
                         self.stop_because(reason, now);
                     }
                 }
+                Command::StateLost {
+                    slot,
+                    offset,
+                    fault,
+                } => self.slots.state_lost(slot, offset, fault),
                 other => tracing::error!(?other, "a command that this engine does not know"),
             }
         }

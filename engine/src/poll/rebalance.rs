@@ -18,6 +18,7 @@ use super::restore::RestoreAnswer;
 use super::{PollLoop, RestoreJob, log_refusal};
 use crate::context::Fence;
 use crate::kafka::{SourceEvent, Start, TopicPartition};
+use crate::riders::Assigned;
 
 /// A partition that is assigned and waits for its restore.
 type Named = (PartitionSlot, TopicPartition);
@@ -316,7 +317,15 @@ impl PollLoop {
         self.member.set_fence(slot, fence);
         let epoch = self.core.assigned(slot, restored, now);
         self.slots.set_epoch(slot, Some(epoch));
-        self.owned.add(slot, epoch);
+        self.owned.add(slot, epoch, restored.rider.clone());
+        let state = self.riders.hand_over(&Assigned {
+            partition: name.clone(),
+            offset: restored.committed.unwrap_or(restored.start).get(),
+            rider: restored.rider.clone(),
+        });
+        if let Some(state) = state {
+            self.core.attach_state(slot, state);
+        }
         if let Some(observer) = &self.observer {
             observer.assigned(name);
         }

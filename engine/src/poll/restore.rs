@@ -17,12 +17,13 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use keyway_core::{PartitionSlot, Restored};
-use keyway_offsets::{Offset, decode};
+use keyway_offsets::Offset;
+use keyway_rider::{BadMetadata, Metadata, Rider};
 
 use super::inbox::{Inbound, InboxSender};
 use crate::kafka::{ClientError, Committed, GroupClient, LogRange, TopicPartition};
 use crate::metrics;
-use crate::settings::{BadMetadata, MapsWithoutEpoch, StartAt};
+use crate::settings::{MapsWithoutEpoch, StartAt};
 use crate::stop::StopReason;
 
 /// What the decision depends on beside the broker's answers.
@@ -265,6 +266,13 @@ struct Facts {
     at_time: Option<i64>,
 }
 
+impl Facts {
+    /// What stands beside the committed offset.
+    fn metadata(&self, committed: Offset, policy: &RestorePolicy) -> Metadata {
+        keyway_rider::read(committed, &self.committed.metadata, policy.max_window)
+    }
+}
+
 /// Metadata that is not used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Discarded {
@@ -284,15 +292,25 @@ fn place(facts: &Facts, policy: &RestorePolicy) -> (Restored, Option<Discarded>)
         let detail = format!(
             "the committed offset {committed} is past the log end {end}: the log is another one"
         );
+        let restored = Restored {
+            // There was something, and it is of another log.
+            rider: match facts.metadata(committed, policy).rider {
+                Rider::None => Rider::None,
+                _ => Rider::Unreadable,
+            },
+            ..first_start(facts, policy)
+        };
         return (
-            first_start(facts, policy),
+            restored,
             Some(Discarded {
                 reason: PAST_LOG_END,
                 detail,
             }),
         );
     }
-    let (map, discarded) = match map_of(committed, facts, policy) {
+    let metadata = facts.metadata(committed, policy);
+    let rider = metadata.rider.clone();
+    let (map, discarded) = match map_of(metadata, facts, policy) {
         Ok(map) => (map, None),
         Err(discarded) => (None, Some(discarded)),
     };
@@ -311,24 +329,24 @@ fn place(facts: &Facts, policy: &RestorePolicy) -> (Restored, Option<Discarded>)
             start: from,
             map,
             leader_epoch,
+            rider,
         },
         discarded,
     )
 }
 
 fn map_of(
-    committed: Offset,
+    metadata: Metadata,
     facts: &Facts,
     policy: &RestorePolicy,
 ) -> Result<Option<keyway_offsets::HoleMap>, Discarded> {
-    let decoded =
-        decode(committed, &facts.committed.metadata, policy.max_window).map_err(|error| {
-            Discarded {
-                reason: error.name(),
-                detail: error.to_string(),
-            }
-        })?;
-    let map = decoded.map;
+    let map = metadata
+        .map
+        .map_err(|error| Discarded {
+            reason: error.name(),
+            detail: error.to_string(),
+        })?
+        .map;
     if map.span() == 0 {
         return Ok(None);
     }
@@ -374,6 +392,7 @@ fn first_start(facts: &Facts, policy: &RestorePolicy) -> Restored {
         start: at(from),
         map: None,
         leader_epoch: None,
+        rider: Rider::None,
     }
 }
 

@@ -8,11 +8,13 @@ use keyway_core::{
     Arrival, Core, Epoch, LaneId, LaneNames, MAX_SLOTS, PartitionSlot, RouteId, StopCause, TaskRef,
 };
 use keyway_offsets::Offset;
+use keyway_rider::StateFault;
 
 use crate::budget::RECORD_OVERHEAD;
 use crate::context::Member;
 use crate::kafka::{NativeRecord, PartitionToken, TopicPartition};
 use crate::record::{Message, Record};
+use crate::riders;
 use crate::route::LaneRule;
 use crate::stop::StopReason;
 
@@ -142,6 +144,19 @@ impl Slots {
             offset: offset.get(),
             reason,
         })
+    }
+
+    /// Tells that a partition's commits carry no state any more.
+    pub(crate) fn state_lost(&self, slot: PartitionSlot, offset: Offset, fault: StateFault) {
+        riders::failed("wrong_update");
+        let partition = self.partition(slot);
+        tracing::error!(
+            %partition,
+            %offset,
+            %fault,
+            "an update that a handler returned was not taken: until the partition is assigned anew its commits say \
+             that the rider was dropped. Updates need `Builder::rider_state`, and its `RiderState::Update` is their type"
+        );
     }
 
     /// A record as the core takes it.

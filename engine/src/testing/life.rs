@@ -9,7 +9,8 @@ use keyway_core::{
     Command, CommitAnswer, CommitFinished, CommitPlan, CommitReason, Core, Epoch, Leases,
     PartitionAnswer, PartitionSlot, RouteId, Shape, Timestamp, WorkerIndex,
 };
-use keyway_offsets::{Offset, commit_text};
+use keyway_offsets::Offset;
+use keyway_rider::Rider;
 use tokio::sync::Notify;
 
 use super::journal::{Journal, Scribe};
@@ -19,6 +20,7 @@ use crate::kafka::TopicPartition;
 use crate::observer::Observer;
 use crate::poll::Slots;
 use crate::record::Message;
+use crate::riders::{self, Guard, Texts};
 use crate::settings::{Settings, StartAt};
 use crate::stop::{Report, StopReason};
 use crate::workers::{InlineWorkers, Reports, RouteContext, Wake, reports};
@@ -61,6 +63,8 @@ struct Assigned {
     /// What is fetched next.
     position: Offset,
     paused: bool,
+    /// What the log has beside the committed offset.
+    rider: Rider,
 }
 
 /// How a member is asked to end.
@@ -75,6 +79,7 @@ pub(super) enum Ending {
 pub(super) struct Life {
     core: Core<Message>,
     slots: Slots,
+    texts: Texts,
     member: Arc<Member>,
     workers: Vec<InlineWorkers>,
     /// Workers of each route, for those whose lanes are pinned.
@@ -130,6 +135,7 @@ impl Life {
             pinned: pinned.collect(),
             core: settings.core(leases),
             slots: settings.slots(SEED),
+            texts: Texts::new(settings.riders.clone(), Guard::inline()),
             member,
             reports,
             scribe,
@@ -175,12 +181,21 @@ impl Life {
         self.member.set_fence(slot, Fence::new(self.generation));
         let epoch = self.core.assigned(slot, &restored, now);
         self.slots.set_epoch(slot, Some(epoch));
+        let state = settings.riders.hand_over(&riders::Assigned {
+            partition: partition.clone(),
+            offset: restored.committed.unwrap_or(restored.start).get(),
+            rider: restored.rider.clone(),
+        });
+        if let Some(state) = state {
+            self.core.attach_state(slot, state);
+        }
         self.scribe.assigned(partition);
         let assigned = Assigned {
             slot,
             epoch,
             position: self.core.base(slot),
             paused: false,
+            rider: restored.rider,
         };
         self.assigned.insert(partition.clone(), assigned);
     }
@@ -366,6 +381,11 @@ impl Life {
                         self.stop_because(reason);
                     }
                 }
+                Command::StateLost {
+                    slot,
+                    offset,
+                    fault,
+                } => self.slots.state_lost(slot, offset, fault),
                 other => tracing::error!(?other, "a command that this engine does not know"),
             }
         }
@@ -383,13 +403,34 @@ impl Life {
     /// The broker takes a commit, and the member hears of it.
     fn store(&mut self, log: &mut Log, plan: &CommitPlan) {
         let mut answers = Vec::with_capacity(plan.partitions.len());
-        for part in &plan.partitions {
-            let text = commit_text(&part.map, &plan.limits);
-            let name = self.slots.partition(part.slot).clone();
-            answers.push(PartitionAnswer::new(part, &text, CommitAnswer::Stored));
+        let parts = plan.partitions.iter();
+        let names: Vec<_> = parts
+            .map(|part| self.slots.partition(part.slot).clone())
+            .collect();
+        let assigned = &self.assigned;
+        let made = self.texts.make(plan, &names, |slot, epoch| {
+            let mut assigned = assigned.values();
+            let assigned =
+                assigned.find(|assigned| (assigned.slot, assigned.epoch) == (slot, epoch));
+            assigned.map(|assigned| assigned.rider.clone())
+        });
+        for ((part, made), name) in plan.partitions.iter().zip(made).zip(&names) {
+            let answer = if made.is_unchanged {
+                CommitAnswer::Unchanged
+            } else {
+                CommitAnswer::Stored
+            };
+            answers.push(PartitionAnswer::new(part, &made.text, answer));
+            if made.is_unchanged {
+                continue;
+            }
+            made.note_stored(&plan.limits);
             let base = part.map.base();
-            self.scribe.committed(&name, base.get(), &text.text);
-            log.commit(&name, base, part.leader_epoch, text.text);
+            self.scribe.committed(name, base.get(), &made.text.text);
+            log.commit(name, base, part.leader_epoch, made.text.text);
+            if let Some(assigned) = self.assigned.get_mut(name) {
+                assigned.rider = made.rider;
+            }
         }
         let finished = CommitFinished {
             plan: plan.id,

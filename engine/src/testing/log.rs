@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use keyway_core::Restored;
-use keyway_offsets::{HoleMap, Offset, decode};
+use keyway_offsets::{HoleMap, Offset};
+use keyway_rider::Rider;
 
 use crate::kafka::{NativeRecord, RecordParts, Timestamp, TopicPartition};
 
@@ -78,6 +79,8 @@ pub struct Commit {
     pub offset: i64,
     /// Which offsets above it are complete.
     pub map: HoleMap,
+    /// The rider beside it.
+    pub rider: Rider,
     /// The commit's metadata as it went to the broker; empty when there was nothing to say.
     pub metadata: String,
 }
@@ -154,12 +157,15 @@ impl Log {
 
     pub(super) fn committed(&self, partition: &TopicPartition, max_window: u64) -> Option<Commit> {
         let stored = self.commits.get(partition)?;
-        let map = decode(stored.offset, stored.metadata.as_bytes(), max_window)
-            .map(|decoded| decoded.map)
-            .expect("what the engine's own encoder made");
+        let metadata = keyway_rider::read(stored.offset, stored.metadata.as_bytes(), max_window);
+        let map = metadata
+            .map
+            .expect("what the engine's own encoder made")
+            .map;
         Some(Commit {
             offset: stored.offset.get(),
             map,
+            rider: metadata.rider,
             metadata: stored.metadata.clone(),
         })
     }
@@ -180,12 +186,14 @@ impl Log {
                 start: stored.offset,
                 map: Some(commit.map).filter(|map| map.span() > 0),
                 leader_epoch: stored.leader_epoch,
+                rider: commit.rider,
             },
             _ => Restored {
                 committed: None,
                 start: first_start,
                 map: None,
                 leader_epoch: None,
+                rider: Rider::None,
             },
         }
     }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keyway_core::{Finished, Task, TaskRef, Verdict};
+use keyway_rider::Update;
 
 use crate::context::Member;
 use crate::handler::{BatchFn, EachFn};
@@ -22,6 +23,7 @@ use crate::record::{Message, Record};
 #[derive(Debug)]
 pub(super) enum Ended {
     Done,
+    DoneWith(Update),
     Skipped,
     Failed {
         after: Option<Duration>,
@@ -36,6 +38,7 @@ impl From<Outcome> for Ended {
     fn from(outcome: Outcome) -> Self {
         match outcome {
             Outcome::Done => Ended::Done,
+            Outcome::DoneWith(update) => Ended::DoneWith(update),
             Outcome::Skip => Ended::Skipped,
             Outcome::Retry { after } => Ended::Failed {
                 after,
@@ -61,8 +64,8 @@ impl Ended {
     /// not change the result.
     pub(super) fn announce(&self, observer: Option<&dyn Observer>, record: &Record) {
         match (self, observer) {
-            (Ended::Done | Ended::Skipped, None) => {}
-            (Ended::Done, Some(observer)) => guarded(|| observer.done(record)),
+            (Ended::Done | Ended::DoneWith(_) | Ended::Skipped, None) => {}
+            (Ended::Done | Ended::DoneWith(_), Some(observer)) => guarded(|| observer.done(record)),
             (Ended::Skipped, Some(observer)) => guarded(|| observer.skipped(record)),
             (Ended::Failed { error, .. }, _) => guarded(|| {
                 tracing::warn!(
@@ -93,6 +96,7 @@ impl Ended {
     pub(super) fn verdict(self, payload: Message) -> Verdict<Message> {
         match self {
             Ended::Done => Verdict::Done,
+            Ended::DoneWith(update) => Verdict::DoneWith(update),
             Ended::Skipped => Verdict::Skipped,
             Ended::Failed { after, .. } => Verdict::Failed { payload, after },
             Ended::Stop { reason } => Verdict::Stop { payload, reason },
@@ -102,7 +106,10 @@ impl Ended {
 
 /// Whether the lane may go on after this result.
 pub(super) fn frees_its_lane(verdict: &Verdict<Message>) -> bool {
-    matches!(verdict, Verdict::Done | Verdict::Skipped)
+    matches!(
+        verdict,
+        Verdict::Done | Verdict::DoneWith(_) | Verdict::Skipped
+    )
 }
 
 fn tell_failed(observer: Option<&dyn Observer>, record: &Record, error: &str) {

@@ -212,7 +212,7 @@ impl World {
 pub(super) fn in_words(finished: &Finished<Message>) -> String {
     let offset = finished.at.offset.get();
     match &finished.verdict {
-        Verdict::Done => format!("{offset} done"),
+        Verdict::Done | Verdict::DoneWith(_) => format!("{offset} done"),
         Verdict::Skipped => format!("{offset} skipped"),
         Verdict::Failed { after: None, .. } => format!("{offset} failed"),
         Verdict::Failed {

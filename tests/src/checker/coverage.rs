@@ -4,8 +4,9 @@ use keyway_offsets::{DEFAULT_MAX_WINDOW, HoleMap, Offset};
 
 /// The map of a commit, or why its text is none.
 pub(super) fn of(offset: Offset, metadata: &[u8]) -> Result<HoleMap, String> {
-    let decoded = keyway_offsets::decode(offset, metadata, DEFAULT_MAX_WINDOW);
-    decoded
+    let metadata = keyway_rider::read(offset, metadata, DEFAULT_MAX_WINDOW);
+    metadata
+        .map
         .map(|decoded| decoded.map)
         .map_err(|error| format!("committed text that is no map: {error}"))
 }

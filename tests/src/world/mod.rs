@@ -297,7 +297,9 @@ pub const CLEAN: Rules = Rules {
 /// When its text is no map.
 pub fn holes(committed: &Committed) -> Vec<OffsetRange> {
     let base = Offset::new(committed.offset).expect("committed offsets are not negative");
-    let decoded = keyway_offsets::decode(base, &committed.metadata, DEFAULT_MAX_WINDOW);
-    let decoded = decoded.unwrap_or_else(|error| panic!("{committed:?}: {error}"));
+    let metadata = keyway_rider::read(base, &committed.metadata, DEFAULT_MAX_WINDOW);
+    let decoded = metadata
+        .map
+        .unwrap_or_else(|error| panic!("{committed:?}: {error}"));
     decoded.map.holes().to_vec()
 }

@@ -1,6 +1,8 @@
-//! Values of options: durations, counts, properties.
+//! Values of options: durations, counts, properties, riders.
 
 use std::time::Duration;
+
+use keyway_rider::RiderBytes;
 
 /// Suffixes of a duration and their length in nanoseconds, longer suffixes before their own endings.
 const UNITS: &[(&str, u64)] = &[
@@ -19,7 +21,7 @@ const DURATION_EXPECTED: &str =
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 3_600);
 
 /// Reads `2ms`, `50us`, `1.5s`.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let (digits, nanos) = UNITS
         .iter()
         .find_map(|&(unit, nanos)| Some((text.strip_suffix(unit)?, nanos)))
@@ -38,7 +40,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// A number of at least one.
-pub(super) fn count(text: &str) -> Result<usize, String> {
+pub(crate) fn count(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(0) => Err("at least 1".to_owned()),
         Ok(count) => Ok(count),
@@ -46,8 +48,14 @@ pub(super) fn count(text: &str) -> Result<usize, String> {
     }
 }
 
+/// Reads a rider from hexadecimal digits.
+pub(crate) fn rider(digits: &str) -> Result<RiderBytes, String> {
+    let bytes = hex::decode(digits).map_err(|fault| fault.to_string())?;
+    RiderBytes::new(bytes).map_err(|fault| fault.to_string())
+}
+
 /// Reads `property=value`; the value may hold more equals signs.
-pub(super) fn property(text: &str) -> Result<(String, String), String> {
+pub(crate) fn property(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.trim().is_empty() => {
             Ok((name.trim().to_owned(), value.trim().to_owned()))

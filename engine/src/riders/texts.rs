@@ -1,0 +1,196 @@
+//! The texts of one plan: every map encoded, every rider asked for once, each text built once.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use keyway_core::{CommitPlan, Epoch, Missing, PartitionPlan, PartitionSlot, PlannedRider};
+use keyway_offsets::Limits;
+use keyway_rider::{CommitMap, CommitText, Offer, Rider, RiderBytes, Rung, guaranteed_bytes};
+use rayon::prelude::*;
+
+use super::guard::{Guard, NoAnswer};
+use super::{RiderContext, RiderSettings, Riders, failed};
+use crate::kafka::TopicPartition;
+use crate::metrics;
+
+/// One partition of a plan, ready to be sent.
+#[derive(Debug)]
+pub(crate) struct Made {
+    pub(crate) text: CommitText,
+    /// What a reader of it finds.
+    pub(crate) rider: Rider,
+    /// The map's bytes for each offset that it spans; `None` where there is no map.
+    density: Option<f64>,
+    /// Nothing but the rider could have changed, and it has not, or could not be had.
+    pub(crate) is_unchanged: bool,
+}
+
+impl Made {
+    /// The broker has it.
+    pub(crate) fn note_stored(&self, limits: &Limits) {
+        if let Some(bytes) = self.rider.bytes() {
+            ::metrics::histogram!(metrics::RIDER_BYTES).record(bytes.len() as f64);
+        }
+        if let Some(density) = self.density {
+            let headroom = self.text.text.len() as f64 / limits.cap_chars as f64;
+            ::metrics::histogram!(metrics::METADATA_DENSITY).record(density);
+            ::metrics::histogram!(metrics::METADATA_HEADROOM).record(headroom);
+        }
+    }
+}
+
+/// Makes the texts of plans.
+pub(crate) struct Texts {
+    settings: RiderSettings,
+    guard: Guard,
+    /// When a warning was last written.
+    warned_at: Option<Instant>,
+}
+
+/// From so many partitions on, maps are encoded on several cores.
+const PARALLEL_FROM: usize = 32;
+
+/// Between two warnings about riders.
+const WARN_EVERY: Duration = Duration::from_secs(30);
+
+impl Texts {
+    pub(crate) fn new(settings: RiderSettings, guard: Guard) -> Self {
+        Self {
+            settings,
+            guard,
+            warned_at: None,
+        }
+    }
+
+    /// The text of each partition of `plan`. `stored` is what the broker has of a partition's rider.
+    pub(crate) fn make(
+        &mut self,
+        plan: &CommitPlan,
+        names: &[TopicPartition],
+        stored: impl Fn(PartitionSlot, Epoch) -> Option<Rider>,
+    ) -> Vec<Made> {
+        let limits = &plan.limits;
+        let encode = |part: &PartitionPlan| CommitMap::new(&part.map, limits);
+        let maps: Vec<CommitMap> = if plan.partitions.len() >= PARALLEL_FROM {
+            plan.partitions.par_iter().map(encode).collect()
+        } else {
+            plan.partitions.iter().map(encode).collect()
+        };
+        let deadline = Instant::now() + self.settings.timeout;
+        let parts = plan.partitions.iter().zip(names).zip(maps);
+        parts
+            .map(|((part, name), map)| {
+                let offer = self.offer(plan, part, name, &map, deadline);
+                let density = map.density();
+                let text = map.with(&offer);
+                let rider = carried(&text, &offer);
+                let shed = offer != Offer::Nothing && !text.rung.has_rider();
+                let is_unchanged = part.rider_only
+                    && (shed || stored(part.slot, part.epoch).as_ref() == Some(&rider));
+                Made {
+                    text,
+                    rider,
+                    density,
+                    is_unchanged,
+                }
+            })
+            .collect()
+    }
+
+    /// What is to ride beside one map.
+    fn offer(
+        &mut self,
+        plan: &CommitPlan,
+        part: &PartitionPlan,
+        name: &TopicPartition,
+        map: &CommitMap,
+        deadline: Instant,
+    ) -> Offer {
+        let max_bytes = map.max_rider_bytes();
+        let guaranteed_bytes = guaranteed_bytes(&plan.limits);
+        let answer = match (&part.rider, &self.settings.riders) {
+            (PlannedRider::Nothing, _) => return Offer::Nothing,
+            (PlannedRider::Marker(Missing::NoSupplier), _) => return dropped("no_supplier"),
+            (PlannedRider::Ask, Riders::Supplier { supplier, .. }) => {
+                let supplier = Arc::clone(supplier);
+                let context = RiderContext {
+                    partition: name.clone(),
+                    offset: part.map.base().get(),
+                    max_bytes,
+                    guaranteed_bytes,
+                    reason: plan.reason.into(),
+                };
+                self.guard.call(deadline, move || supplier(&context))
+            }
+            (PlannedRider::State(state), _) => {
+                let state = state.clone();
+                self.guard.call(deadline, move || state.encode(max_bytes))
+            }
+            // Told when it was lost.
+            (PlannedRider::Marker(Missing::StateLost) | PlannedRider::Ask, _) => {
+                return dropped("state_lost");
+            }
+        };
+        let bytes = match answer {
+            Ok(None) => return Offer::Nothing,
+            Ok(Some(bytes)) => bytes,
+            Err(NoAnswer::Panicked(panic)) => return self.fail(name, "panicked", &panic),
+            Err(NoAnswer::TimedOut) => {
+                return self.fail(name, "timed_out", "it took longer than `supplier_timeout`");
+            }
+            Err(NoAnswer::Busy) => {
+                return self.fail(name, "busy", "an earlier call has not returned");
+            }
+        };
+        let len = bytes.len();
+        match RiderBytes::new(bytes) {
+            Ok(rider) if len <= max_bytes => Offer::Rider(rider),
+            // It kept to what is promised; the map has left no room for it.
+            Ok(_) if len <= guaranteed_bytes => dropped("no_room"),
+            Ok(_) => {
+                let fault = format!("{len} bytes where {max_bytes} were offered");
+                self.fail(name, "oversized", &fault)
+            }
+            Err(fault) => {
+                let reason = if len == 0 { "empty" } else { "oversized" };
+                self.fail(name, reason, &fault.to_string())
+            }
+        }
+    }
+
+    /// The application could not give a rider.
+    fn fail(&mut self, name: &TopicPartition, reason: &'static str, fault: &str) -> Offer {
+        failed(reason);
+        let now = Instant::now();
+        if self
+            .warned_at
+            .is_none_or(|at| now.duration_since(at) >= WARN_EVERY)
+        {
+            self.warned_at = Some(now);
+            tracing::warn!(
+                partition = %name,
+                reason,
+                fault,
+                "a commit goes without its rider; a reader finds that one was dropped. Further ones are counted, \
+                 and not told of for 30 s"
+            );
+        }
+        dropped(reason)
+    }
+}
+
+fn dropped(reason: &'static str) -> Offer {
+    ::metrics::counter!(metrics::RIDER_DROPPED, "reason" => reason).increment(1);
+    Offer::Marker
+}
+
+/// What a reader of `text` finds of a rider.
+fn carried(text: &CommitText, offer: &Offer) -> Rider {
+    match (text.rung, offer) {
+        (Rung::RiderAndMap | Rung::RiderOnly, Offer::Rider(rider)) => {
+            Rider::Present(rider.as_slice().to_vec())
+        }
+        (Rung::MarkerAndMap | Rung::MarkerOnly, _) => Rider::Dropped,
+        _ => Rider::None,
+    }
+}
