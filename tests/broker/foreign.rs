@@ -6,16 +6,16 @@ use std::collections::BTreeMap;
 use keyway::offsets::Offset;
 use keyway::{BadMetadata, StopReason, metrics};
 use keyway_offsets::{DEFAULT_MAX_WINDOW, HoleMap, OffsetRange};
+use keyway_tests::telemetry;
 use keyway_tests::world::{CLEAN, World};
-
-use crate::telemetry;
 
 /// What the engine says of a text at this offset.
 fn fault(text: &[u8]) -> Option<&'static str> {
     // The broker keeps text, so what is not UTF-8 comes back as U+FFFD.
     let stored = String::from_utf8_lossy(text);
     let base = Offset::new(COMMITTED).expect("an offset");
-    keyway_offsets::decode(base, stored.as_bytes(), DEFAULT_MAX_WINDOW)
+    keyway_rider::read(base, stored.as_bytes(), DEFAULT_MAX_WINDOW)
+        .map
         .err()
         .map(|error| error.name())
 }

@@ -13,7 +13,6 @@ mod limit;
 mod logs;
 mod members;
 mod start;
-mod telemetry;
 mod topics;
 
 use std::time::Duration;

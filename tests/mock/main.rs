@@ -17,5 +17,6 @@ mod outages;
 mod records;
 mod restore;
 mod revoke;
+mod riders;
 mod takeover;
 mod world;

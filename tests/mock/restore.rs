@@ -97,20 +97,8 @@ fn the_clients_own_reset_is_where_a_group_without_a_commit_starts() {
 
 #[test]
 fn metadata_of_another_program_is_ignored_or_a_reason_to_stop() {
-    use keyway::rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
-    use keyway::rdkafka::{Offset, TopicPartitionList};
     let world = World::filled(5);
-    let foreign: BaseConsumer = world
-        .client()
-        .set("group.id", "g")
-        .create()
-        .expect("a consumer");
-    let mut list = TopicPartitionList::new();
-    let mut part = list.add_partition("t", 0);
-    part.set_offset(Offset::Offset(2)).expect("an offset");
-    part.set_metadata("not a hole map");
-    foreign.commit(&list, CommitMode::Sync).expect("committed");
-    drop(list);
+    world.commit_as_stranger("g", 0, 2, "not a hole map");
     let run = world.start(|builder| {
         builder
             .bad_metadata(keyway::BadMetadata::Fail)

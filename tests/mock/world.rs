@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use keyway::rdkafka::consumer::{BaseConsumer, Consumer};
+use keyway::rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use keyway::rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use keyway::rdkafka::{Offset, TopicPartitionList};
 use keyway::testing::MockBroker;
@@ -123,6 +123,20 @@ impl World {
             Offset::Offset(offset) => Some((offset, part.metadata().to_owned())),
             _ => None,
         }
+    }
+
+    /// Commits as a program that is no member.
+    pub(crate) fn commit_as_stranger(&self, group: &str, partition: i32, offset: i64, text: &str) {
+        let stranger: BaseConsumer = self
+            .client()
+            .set("group.id", group)
+            .create()
+            .expect("a consumer");
+        let mut list = TopicPartitionList::new();
+        let mut part = list.add_partition("t", partition);
+        part.set_offset(Offset::Offset(offset)).expect("an offset");
+        part.set_metadata(text);
+        stranger.commit(&list, CommitMode::Sync).expect("committed");
     }
 
     /// Waits until partition 0 is committed up to `offset` without a hole.

@@ -7,5 +7,6 @@ pub mod event_log;
 mod hex;
 pub mod java;
 pub mod peer;
+pub mod telemetry;
 pub mod wait;
 pub mod world;

@@ -72,6 +72,8 @@ mod journal;
 mod life;
 mod log;
 #[cfg(test)]
+mod rider_tests;
+#[cfg(test)]
 mod tests;
 
 pub use self::engine::TestEngine;

@@ -5,20 +5,27 @@ use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Once, OnceLock};
 
-use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
+use metrics::{
+    Counter, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit,
+};
 use tracing::Level;
 use tracing_subscriber::fmt::MakeWriter;
 
+static SAMPLES: OnceLock<Mutex<HashMap<String, Vec<f64>>>> = OnceLock::new();
 static COUNTERS: OnceLock<Mutex<HashMap<String, Arc<AtomicU64>>>> = OnceLock::new();
 static LINES: Mutex<Vec<u8>> = Mutex::new(Vec::new());
 
-/// Keeps counters and warnings from now on. Called by a test before its first engine.
-pub(crate) fn keep() {
+/// Keeps counters, histograms, warnings and what is told at start from now on. Called by a test before its first
+/// engine.
+///
+/// # Panics
+/// When somebody else records in this process.
+pub fn keep() {
     static KEPT: Once = Once::new();
     KEPT.call_once(|| {
         metrics::set_global_recorder(Kept).expect("nobody else records in this process");
         let subscriber = tracing_subscriber::fmt()
-            .with_max_level(Level::WARN)
+            .with_max_level(Level::INFO)
             .with_ansi(false)
             .with_writer(Kept)
             .finish();
@@ -28,7 +35,10 @@ pub(crate) fn keep() {
 }
 
 /// A counter's value, all its series with this label value together.
-pub(crate) fn counted(name: &str, label: &str) -> u64 {
+///
+/// # Panics
+/// When a test panicked within this module.
+pub fn counted(name: &str, label: &str) -> u64 {
     let counters = COUNTERS.get_or_init(Mutex::default).lock().expect("lock");
     let series = format!("{name} {label}");
     counters
@@ -36,8 +46,20 @@ pub(crate) fn counted(name: &str, label: &str) -> u64 {
         .map_or(0, |counter| counter.load(Ordering::Relaxed))
 }
 
-/// The warnings and errors that hold these words, one line each.
-pub(crate) fn logged(words: &[&str]) -> Vec<String> {
+/// What was recorded into a histogram.
+///
+/// # Panics
+/// When a test panicked within this module.
+pub fn samples(name: &str) -> Vec<f64> {
+    let samples = SAMPLES.get_or_init(Mutex::default).lock().expect("lock");
+    samples.get(name).cloned().unwrap_or_default()
+}
+
+/// The lines of the log, from INFO on, that hold these words.
+///
+/// # Panics
+/// When a test panicked within this module.
+pub fn logged(words: &[&str]) -> Vec<String> {
     let lines = LINES.lock().expect("lock");
     let lines = String::from_utf8_lossy(&lines);
     let holds_all = |line: &&str| words.iter().all(|word| line.contains(word));
@@ -63,8 +85,17 @@ impl Recorder for Kept {
         Gauge::noop()
     }
 
-    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
-        Histogram::noop()
+    fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
+        Histogram::from_arc(Arc::new(Samples(key.name().to_owned())))
+    }
+}
+
+struct Samples(String);
+
+impl HistogramFn for Samples {
+    fn record(&self, value: f64) {
+        let mut samples = SAMPLES.get_or_init(Mutex::default).lock().expect("lock");
+        samples.entry(self.0.clone()).or_default().push(value);
     }
 }
 
