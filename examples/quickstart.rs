@@ -45,7 +45,7 @@ fn start(cluster: &Cluster, member: Member) -> Result<Engine, Box<dyn Error>> {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let cluster = Cluster::from_arguments(PARTITIONS).await?;
+    let cluster = Cluster::from_arguments("quickstart", PARTITIONS).await?;
     cluster.produce(RECORDS, KEYS)?;
     println!("{RECORDS} records under {KEYS} keys in {PARTITIONS} partitions, on {cluster}.\n");
     let journal = Journal::default();

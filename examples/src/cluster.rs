@@ -21,6 +21,12 @@ const REBALANCE: Duration = Duration::from_secs(4);
 
 const DELIVERY_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// The time between two records, as their timestamps say.
+pub const APART: Duration = Duration::from_millis(10);
+
+/// The timestamp of the first record: the beginning of 2026.
+const BEGINNING: i64 = 1_767_225_600_000;
+
 /// Brokers, and a topic and a group of this run's own.
 pub struct Cluster {
     bootstrap: String,
@@ -31,22 +37,24 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// The cluster after `--brokers`, else one inside the process; with a new topic.
+    /// The cluster after `--brokers`, else one inside the process; with a new topic for the example `name`.
     ///
     /// # Errors
     /// When the command line is something else, or the topic can't be made.
-    pub async fn from_arguments(partitions: i32) -> Result<Self, Box<dyn Error>> {
+    pub async fn from_arguments(name: &str, partitions: i32) -> Result<Self, Box<dyn Error>> {
         let arguments: Vec<String> = std::env::args().skip(1).collect();
         match arguments.as_slice() {
-            [] => Self::in_process(partitions),
-            [option, brokers] if option == "--brokers" => Self::real(brokers, partitions).await,
+            [] => Self::in_process(name, partitions),
+            [option, brokers] if option == "--brokers" => {
+                Self::real(brokers, name, partitions).await
+            }
             _ => Err("usage: [--brokers HOST:PORT]".into()),
         }
     }
 
-    fn in_process(partitions: i32) -> Result<Self, Box<dyn Error>> {
+    fn in_process(name: &str, partitions: i32) -> Result<Self, Box<dyn Error>> {
         let mock = MockBroker::start(1)?;
-        let name = "quickstart".to_owned();
+        let name = name.to_owned();
         mock.create_topic(&name, partitions)?;
         Ok(Self {
             bootstrap: mock.bootstrap(),
@@ -56,11 +64,11 @@ impl Cluster {
         })
     }
 
-    async fn real(brokers: &str, partitions: i32) -> Result<Self, Box<dyn Error>> {
+    async fn real(brokers: &str, name: &str, partitions: i32) -> Result<Self, Box<dyn Error>> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
         let cluster = Self {
             bootstrap: brokers.to_owned(),
-            name: format!("keyway-quickstart-{}", now.as_millis()),
+            name: format!("keyway-{name}-{}", now.as_millis()),
             partitions,
             mock: None,
         };
@@ -110,6 +118,11 @@ impl Cluster {
         self.session_timeout() + REBALANCE
     }
 
+    /// Brokers to begin with.
+    pub fn bootstrap(&self) -> &str {
+        &self.bootstrap
+    }
+
     /// The topic.
     pub fn topic(&self) -> &str {
         &self.name
@@ -120,7 +133,8 @@ impl Cluster {
         &self.name
     }
 
-    /// Produces `records`, dealt out to `keys` in turn. A value is the record's number among those of its key.
+    /// Produces `records`, dealt out to `keys` in turn, with timestamps [`APART`] from each other. A value is the
+    /// record's number among those of its key.
     ///
     /// # Errors
     /// When the brokers do not take them.
@@ -136,7 +150,8 @@ impl Cluster {
             let record = BaseRecord::to(&self.name)
                 .partition(partition)
                 .key(&key)
-                .payload(&value);
+                .payload(&value)
+                .timestamp(BEGINNING + number as i64 * APART.as_millis() as i64);
             producer.send(record).map_err(|(error, _)| error)?;
         }
         Ok(producer.flush(DELIVERY_TIMEOUT)?)

@@ -3,7 +3,9 @@
 mod cluster;
 mod journal;
 mod picture;
+mod windows;
 
-pub use cluster::Cluster;
+pub use cluster::{APART, Cluster};
 pub use journal::{Crash, Journal, Member, SoFar, Total};
 pub use picture::picture;
+pub use windows::{Seen, Window, Windows};
