@@ -12,6 +12,7 @@ mod identity;
 mod limit;
 mod logs;
 mod members;
+mod riders;
 mod start;
 mod topics;
 

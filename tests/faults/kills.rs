@@ -6,15 +6,20 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use keyway_offsets::DEFAULT_MAX_WINDOW;
+use keyway_rider::{Rider, read};
 use keyway_tests::checker::{Evidence, Rules, judge};
 use keyway_tests::cluster::Cluster;
-use keyway_tests::event_log::{EventLog, note_killed};
+use keyway_tests::event_log::{EventLog, Kind, note_killed};
 use keyway_tests::wait;
 
 use crate::command::Running;
 
 const PARTITIONS: i32 = 6;
 const KEYS: usize = 500;
+
+/// What rides beside the maps, in hexadecimal digits.
+const RIDER: &str = "7269646572";
 
 /// What one life of the command may take at worst.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -88,6 +93,9 @@ fn killed_at_random_and_started_again() {
             "200ms",
             "--until-idle",
             "3s",
+            // Beside every map, the last one included.
+            "--rider-hex",
+            RIDER,
             "--events",
             path,
             // So that the next life need not wait long for the one before to be missed.
@@ -123,12 +131,22 @@ fn killed_at_random_and_started_again() {
     let end = start().join(PATIENCE);
     assert!(end.success(), "the last life: {end}");
 
-    let evidence = Evidence::of([EventLog::read(&events)], &topic, &produced)
+    let log = EventLog::read(&events);
+    let evidence = Evidence::of([log.clone()], &topic, &produced)
         .after(&topic, &cluster.committed(&group, &topic));
     let rules = Rules {
         committed: true,
         ..Rules::STRICT
     };
+    let commits = log
+        .events
+        .iter()
+        .filter(|event| event.kind == Kind::Committed);
+    for commit in commits {
+        let base = commit.offset.expect("an offset");
+        let rider = read(base, commit.metadata.as_bytes(), DEFAULT_MAX_WINDOW).rider;
+        assert_eq!(rider, Rider::Present(b"rider".to_vec()), "{commit:?}");
+    }
     let tally = judge(&evidence, &rules).unwrap_or_else(|verdict| panic!("seed {seed}: {verdict}"));
     println!("seed {seed}: {tally:?}");
     assert_eq!(tally.kills as u64, rounds, "each life was killed");

@@ -8,3 +8,4 @@
 
 mod command;
 mod kills;
+mod riders;
