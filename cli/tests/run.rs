@@ -6,7 +6,7 @@ mod common;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use common::{Event, Run, answer, count, keyway, output};
+use common::{Event, Run, answer, count, keyway, output, signal};
 use keyway_offsets::{DEFAULT_MAX_WINDOW, HoleMap, Offset};
 use keyway_rider::{Rider, read};
 use serde_json::json;
@@ -328,14 +328,7 @@ fn a_broker_that_does_not_answer_is_waited_for_until_a_signal() {
     assert!(child.try_wait().unwrap().is_none());
     // Read on, so that the pipe does not fill up.
     let rest = std::thread::spawn(move || stderr.read_to_end(&mut Vec::new()));
-    let id = child.id().to_string();
-    assert!(
-        Command::new("kill")
-            .args(["-s", "TERM", &id])
-            .status()
-            .unwrap()
-            .success()
-    );
+    signal(&child, "TERM");
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0));
     assert!(

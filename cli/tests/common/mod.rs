@@ -83,12 +83,7 @@ impl Run {
     }
 
     pub(crate) fn signal(&self, name: &str) {
-        let id = self.child.id().to_string();
-        let status = Command::new("kill")
-            .args(["-s", name, &id])
-            .status()
-            .unwrap();
-        assert!(status.success());
+        signal(&self.child, name);
     }
 
     pub(crate) fn events(&self) -> Vec<Event> {
@@ -180,4 +175,13 @@ fn read_events(path: &Path) -> Vec<Event> {
 
 pub(crate) fn count(events: &[Event], kind: &str) -> usize {
     events.iter().filter(|event| event.is(kind)).count()
+}
+
+/// Sends a signal by the shell's own `kill`: a machine need not have the program of that name.
+pub(crate) fn signal(child: &Child, name: &str) {
+    let status = Command::new("sh")
+        .args(["-c", "kill -s \"$0\" \"$1\"", name, &child.id().to_string()])
+        .status()
+        .unwrap();
+    assert!(status.success());
 }
