@@ -22,7 +22,7 @@ pub struct Seen {
 /// One window: so many records from its begin on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// Its number: event time by [`LENGTH`].
+    /// Its number: event time by the length of ten seconds.
     pub number: i64,
     /// Records counted.
     pub count: u32,

@@ -115,7 +115,8 @@ fn a_synchronous_commit_carries_the_rider() {
 
 #[test]
 fn what_a_supplier_can_not_give_costs_the_rider_and_nothing_else() {
-    let answers: [(&str, fn(&RiderContext) -> Option<Vec<u8>>, Rider); 6] = [
+    type Answer = fn(&RiderContext) -> Option<Vec<u8>>;
+    let answers: [(&str, Answer, Rider); 6] = [
         ("panics", |_| panic!("no rider today"), Rider::Dropped),
         ("is empty", |_| Some(vec![]), Rider::Dropped),
         (
