@@ -308,7 +308,7 @@ fn a_kill_leaves_a_truthful_log() {
 #[test]
 fn a_broker_that_does_not_answer_is_waited_for_until_a_signal() {
     use std::io::{BufRead, BufReader, Read};
-    use std::process::{Command, Stdio};
+    use std::process::Stdio;
 
     let mut child = keyway("run --brokers 127.0.0.1:1 --group g --topic t --until-idle 1ms")
         .stdin(Stdio::null())
