@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use keyway::{Exhausted, Retry};
 use keyway_rider::RiderBytes;
 
 /// Suffixes of a duration and their length in nanoseconds, longer suffixes before their own endings.
@@ -52,6 +53,30 @@ pub(crate) fn count(text: &str) -> Result<usize, String> {
 pub(crate) fn rider(digits: &str) -> Result<RiderBytes, String> {
     let bytes = hex::decode(digits).map_err(|fault| fault.to_string())?;
     RiderBytes::new(bytes).map_err(|fault| fault.to_string())
+}
+
+/// Reads `1s,2,1m,10`: the first delay, the factor, the longest delay, the most attempts.
+pub(crate) fn retry(text: &str) -> Result<Retry, String> {
+    let parts: Vec<&str> = text.split(',').collect();
+    let &[initial, factor, longest, attempts] = parts.as_slice() else {
+        return Err("not of the form INITIAL,FACTOR,MAX,ATTEMPTS, like 1s,2,1m,10".to_owned());
+    };
+    let factor: f64 = factor.parse().map_err(|_| format!("no factor: {factor}"))?;
+    let attempts: u32 = attempts
+        .parse()
+        .map_err(|_| format!("no number of attempts: {attempts}"))?;
+    let (initial, longest) = (duration(initial)?, duration(longest)?);
+    if !factor.is_finite() || factor < 1.0 {
+        return Err(format!("the factor is below 1: {factor}"));
+    }
+    if longest < initial {
+        return Err("the longest delay is shorter than the first".to_owned());
+    }
+    let retry = Retry::exponential(initial).factor(factor).up_to(longest);
+    Ok(match attempts {
+        0 => retry,
+        most => retry.attempts(most, Exhausted::Hold),
+    })
 }
 
 /// Reads `property=value`; the value may hold more equals signs.

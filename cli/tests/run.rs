@@ -412,3 +412,22 @@ fn a_rider_goes_with_every_commit() {
     }
     assert_commits_truthful(&events);
 }
+
+#[test]
+fn after_its_last_attempt_a_record_stays_incomplete_and_idleness_ends_the_run() {
+    let run =
+        Run::start("--handler fail:1 --retry 1ms,2,4ms,3 --until-idle 300ms --generate 20,20,10");
+    let (status, summary, events) = run.end();
+    let summary = summary.unwrap();
+    assert_eq!(status.code(), Some(1), "records stayed incomplete");
+    assert_eq!(
+        (&summary["records"], &summary["failed"]),
+        (&json!(0), &json!(60))
+    );
+    let attempts: BTreeSet<_> = events
+        .iter()
+        .filter(|event| event.is("start"))
+        .map(Event::attempt)
+        .collect();
+    assert_eq!(attempts, BTreeSet::from([1, 2, 3]));
+}

@@ -35,7 +35,7 @@ impl Bench {
             routes: vec![RouteConfig {
                 shape: Shape::Pinned { workers: 4 },
                 batch: None,
-                retry_delay: Duration::from_secs(1),
+                retry: keyway_core::RetryPolicy::fixed(Duration::from_secs(1)),
             }],
             limits: Limits::default(),
             riders: keyway_core::RiderSource::None,

@@ -7,7 +7,7 @@ use keyway_rider::{CommitText, Rider, StateFault};
 
 use crate::ids::{Epoch, LaneId, LaneIndex, PartitionSlot, PlanId, RouteId, WorkerIndex};
 use crate::rider::PlannedRider;
-use crate::work::Work;
+use crate::work::{TaskRef, Work};
 
 /// A command of the core, to be carried out in the order in which they come.
 #[derive(Debug)]
@@ -47,6 +47,14 @@ pub enum Command<P> {
         /// Why.
         fault: StateFault,
     },
+    /// The last attempt at this record has failed, and it is passed over: to be told to people. Comes before any
+    /// commit that covers it.
+    PassedOver {
+        /// Which record.
+        at: TaskRef,
+        /// It was on its way back to its lane.
+        payload: P,
+    },
     /// Stop the member.
     Stop(StopCause),
 }
@@ -63,6 +71,15 @@ pub enum StopCause {
         offset: Offset,
         /// The handler's reason.
         reason: String,
+    },
+    /// The last attempt at a record has failed.
+    Exhausted {
+        /// Partition of the record.
+        slot: PartitionSlot,
+        /// Offset of the record.
+        offset: Offset,
+        /// Attempts made.
+        attempts: u32,
     },
 }
 

@@ -15,6 +15,7 @@ use crate::ids::{LaneIndex, RouteId, Timestamp, WorkerIndex};
 use crate::lanes::{LaneState, Waiting};
 use crate::mutant::{Mutant, mutated};
 use crate::partition::Phase;
+use crate::retry::Exhausted;
 use crate::work::{Finished, Report, Task, TaskRef, Verdict};
 
 impl<P, G: Gate<P>> Core<P, G> {
@@ -40,14 +41,12 @@ impl<P, G: Gate<P>> Core<P, G> {
             None if is_batch => state.runs = state.runs.saturating_sub(1),
             None => {}
         }
-        // Half of the batch that failed: in the end the bad record stands alone.
-        let batch_limit = if batch_failed && !mutated(Mutant::BatchNotSplit) {
-            (attempts as u32 / 2).max(1)
-        } else {
-            u32::MAX
+        let together = match batch_failed {
+            true => attempts as u32,
+            false => 0,
         };
         for result in finished.drain(..) {
-            self.take_result(route, result, batch_limit, now);
+            self.take_result(route, result, together, now);
         }
         self.after_results(route, now);
         finished
@@ -72,7 +71,7 @@ impl<P, G: Gate<P>> Core<P, G> {
                 at,
                 verdict: Verdict::Returned { payload },
             };
-            self.take_result(route, result, u32::MAX, now);
+            self.take_result(route, result, 0, now);
         }
         self.after_results(route, now);
     }
@@ -83,13 +82,7 @@ impl<P, G: Gate<P>> Core<P, G> {
         self.plan_if_due(now);
     }
 
-    fn take_result(
-        &mut self,
-        route: RouteId,
-        result: Finished<P>,
-        batch_limit: u32,
-        now: Timestamp,
-    ) {
+    fn take_result(&mut self, route: RouteId, result: Finished<P>, together: u32, now: Timestamp) {
         let Finished { at, verdict } = result;
         self.totals.out -= 1;
         self.lanes.get_mut(at.lane).out -= 1;
@@ -104,7 +97,7 @@ impl<P, G: Gate<P>> Core<P, G> {
             && self.partitions[at.slot.index()].phase == Phase::Revoking;
         if self.partitions[at.slot.index()].counts(at.epoch) && !dropped {
             self.partitions[at.slot.index()].out -= 1;
-            self.take_verdict(route, at, verdict, batch_limit, now);
+            self.take_verdict(route, at, verdict, together, now);
         } else {
             self.counters.late_results += 1;
             // Its worker has closed the lane all the same.
@@ -116,13 +109,14 @@ impl<P, G: Gate<P>> Core<P, G> {
         self.after_result(route, at.lane, now);
     }
 
-    /// What a result of the running assignment means for its record.
+    /// What a result of the running assignment means for its record. `together` is how many records failed as one
+    /// batch, 0 for a result of its own.
     fn take_verdict(
         &mut self,
         route: RouteId,
         at: TaskRef,
         verdict: Verdict<P>,
-        batch_limit: u32,
+        together: u32,
         now: Timestamp,
     ) {
         match verdict {
@@ -137,8 +131,15 @@ impl<P, G: Gate<P>> Core<P, G> {
             }
             Verdict::Failed { payload, after } => {
                 self.counters.failed += 1;
-                let delay = after.unwrap_or(self.routes[route.index()].config.retry_delay);
-                self.fail(at, payload, delay, batch_limit, now);
+                let policy = self.routes[route.index()].config.retry;
+                // Of a batch that failed as a whole nobody knows which record was to blame: it is made smaller
+                // first, until one stands alone.
+                if policy.is_last(at.attempt) && together <= 1 {
+                    self.give_up(policy.exhausted, at, payload, now);
+                } else {
+                    let delay = after.unwrap_or_else(|| policy.delay(&at));
+                    self.fail(at, payload, delay, together, now);
+                }
             }
             Verdict::Stop { payload, reason } => {
                 self.commands.push_back(Command::Stop(StopCause::Handler {
@@ -146,10 +147,36 @@ impl<P, G: Gate<P>> Core<P, G> {
                     offset: at.offset,
                     reason,
                 }));
-                self.fail(at, payload, Duration::MAX, batch_limit, now);
+                self.fail(at, payload, Duration::MAX, together, now);
             }
             Verdict::Returned { payload } => {
                 self.keep(Waiting::new(Task { at, payload }));
+            }
+        }
+    }
+
+    /// The last attempt has failed.
+    fn give_up(&mut self, exhausted: Exhausted, at: TaskRef, payload: P, now: Timestamp) {
+        self.counters.exhausted += 1;
+        match exhausted {
+            Exhausted::Skip => {
+                self.counters.skipped += 1;
+                // Its worker has closed the lane all the same.
+                self.lanes.get_mut(at.lane).failed = true;
+                self.commands.push_back(Command::PassedOver { at, payload });
+                self.complete(at, now);
+            }
+            Exhausted::Hold => {
+                self.partitions[at.slot.index()].on_hold += 1;
+                self.fail(at, payload, Duration::MAX, 0, now);
+            }
+            Exhausted::Stop => {
+                self.commands.push_back(Command::Stop(StopCause::Exhausted {
+                    slot: at.slot,
+                    offset: at.offset,
+                    attempts: at.attempt,
+                }));
+                self.fail(at, payload, Duration::MAX, 0, now);
             }
         }
     }
@@ -177,7 +204,13 @@ impl<P, G: Gate<P>> Core<P, G> {
         self.commits.note_change();
     }
 
-    fn fail(&mut self, at: TaskRef, payload: P, delay: Duration, batch_limit: u32, now: Timestamp) {
+    fn fail(&mut self, at: TaskRef, payload: P, delay: Duration, together: u32, now: Timestamp) {
+        // Half of the batch that failed: in the end the bad record stands alone.
+        let batch_limit = match together {
+            0 => u32::MAX,
+            _ if mutated(Mutant::BatchNotSplit) => u32::MAX,
+            together => (together / 2).max(1),
+        };
         let lane = self.lanes.get_mut(at.lane);
         lane.failed = true;
         lane.due = lane.due.max(now.after(delay));

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use keyway_offsets::Limits;
 
+use crate::retry::RetryPolicy;
 use crate::rider::RiderSource;
 
 /// How the records of a route get to its workers.
@@ -48,15 +49,14 @@ impl Default for BatchConfig {
 }
 
 /// How the records of one handler are run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct RouteConfig {
     /// How they get to workers.
     pub shape: Shape,
     /// `Some` for a batch handler.
     pub batch: Option<BatchConfig>,
-    /// Delay before a failed attempt is made again, where the handler chose none. 1 s: long enough not to
-    /// press a dependency that is down, short enough that a passing fault costs little.
-    pub retry_delay: Duration,
+    /// What follows a failed attempt.
+    pub retry: RetryPolicy,
 }
 
 /// Bounds of what is buffered between the fetch and the end of a record's handler.

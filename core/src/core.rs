@@ -305,6 +305,17 @@ impl<P, G: Gate<P>> Core<P, G> {
             && self.retries.next() > until
     }
 
+    /// Whether no record will run before another arrives: what is here, if anything, is on hold or behind it.
+    pub fn is_idle(&self) -> bool {
+        self.totals.out == 0
+            && self.routes.iter().all(|route| route.queue.is_empty())
+            && self.retries.next() == Timestamp::NEVER
+            && self.held.is_empty()
+            && self.partitions.iter().all(|partition| {
+                partition.behind_map.is_empty() && partition.behind_limit.is_empty()
+            })
+    }
+
     /// Whether the core holds no record at all.
     pub fn is_empty(&self) -> bool {
         self.totals.records == 0

@@ -53,6 +53,7 @@ pub use lease::{Leases, MAX_SLOTS};
 #[cfg(feature = "mutants")]
 pub use mutant::{Mutant, mutate};
 pub use ordering::{LaneNames, Ordering};
+pub use retry::{Exhausted, RetryPolicy};
 pub use rider::{Missing, PlannedRider, RiderSource};
 pub use status::{Counters, PartitionStatus, RouteStatus, Status};
 pub use work::{Finished, Report, SLOW_ATTEMPT, Task, TaskRef, Verdict, Work};

@@ -46,6 +46,8 @@ pub(crate) struct Partition {
     pub(crate) buffered_bytes: usize,
     /// Records at workers.
     pub(crate) out: usize,
+    /// Records whose last attempt has failed, and that stay as they are.
+    pub(crate) on_hold: usize,
     pub(crate) paused: bool,
 }
 
@@ -67,6 +69,7 @@ impl Partition {
             buffered: 0,
             buffered_bytes: 0,
             out: 0,
+            on_hold: 0,
             paused: false,
         }
     }

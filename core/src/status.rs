@@ -25,6 +25,8 @@ pub struct Counters {
     pub skipped: u64,
     /// Attempts that failed.
     pub failed: u64,
+    /// Records whose last attempt failed.
+    pub exhausted: u64,
     /// Results that came after their assignment had ended.
     pub late_results: u64,
     /// Records taken back from a worker that was busy with another.
@@ -57,6 +59,8 @@ pub struct PartitionStatus {
     pub buffered_bytes: usize,
     /// Records at workers.
     pub running: usize,
+    /// Records whose last attempt has failed and that are not tried again under this assignment.
+    pub on_hold: usize,
     /// Whether fetching is paused.
     pub paused: bool,
     /// Whether it is about to leave.
@@ -145,6 +149,7 @@ impl<P, G: Gate<P>> Core<P, G> {
                 buffered: partition.buffered,
                 buffered_bytes: partition.buffered_bytes,
                 running: partition.out,
+                on_hold: partition.on_hold,
                 paused: partition.paused,
                 revoking: partition.phase == Phase::Revoking,
                 blocked_by_map: partition.map.over_threshold,

@@ -17,6 +17,7 @@ use crate::observer::Observer;
 use crate::outcome::{BatchOutcome, Outcome};
 use crate::poll::{TokenProvider, token_provider};
 use crate::record::Record;
+use crate::retry::Retry;
 use crate::riders::{Assigned, RiderContext, RiderSettings, Riders, state_maker};
 use crate::route::Route;
 use crate::settings::{CommitMode, MapsWithoutEpoch, Settings, StartAt};
@@ -260,6 +261,11 @@ impl Builder {
     /// The default route's concurrency; see [`Route::concurrency`].
     pub fn concurrency(self, calls: u32) -> Self {
         self.change(move |route| route.concurrency(calls))
+    }
+
+    /// What follows a failed attempt in the default route; see [`Route::retry`].
+    pub fn retry(self, retry: Retry) -> Self {
+        self.change(move |route| route.retry(retry))
     }
 
     /// The default route's retry delay; see [`Route::retry_delay`].
@@ -603,6 +609,7 @@ impl Builder {
                 route.concurrency > 0,
                 "at least 1 call at once",
             )?;
+            route.retry.check()?;
             in_range(
                 "batch_max",
                 route.batch.max_records,
@@ -716,7 +723,7 @@ impl Builder {
     }
 }
 
-fn in_range(
+pub(crate) fn in_range(
     setting: &'static str,
     value: impl fmt::Display,
     holds: bool,

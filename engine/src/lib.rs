@@ -11,6 +11,7 @@ mod observer;
 mod outcome;
 mod poll;
 mod record;
+mod retry;
 mod riders;
 mod route;
 mod settings;
@@ -19,7 +20,7 @@ mod stop;
 pub mod testing;
 mod workers;
 
-pub use keyway_core::Ordering;
+pub use keyway_core::{Exhausted, Ordering};
 pub use keyway_offsets as offsets;
 pub use keyway_rider as rider;
 pub use keyway_rider::{BadMetadata, Rider, RiderState, Update};
@@ -33,6 +34,7 @@ pub use kafka::{ClientError, ConfigError, DeniedWhat, ErrorCode, OauthToken, Top
 pub use observer::Observer;
 pub use outcome::{BatchOutcome, Outcome, Reason};
 pub use record::{Header, Record, UnreadableHeaders};
+pub use retry::Retry;
 pub use riders::{Assigned, RiderContext, RiderReason};
 pub use route::Route;
 pub use settings::{CommitMode, MapsWithoutEpoch, StartAt};

@@ -15,6 +15,8 @@ pub const RECORDS_COMPLETED: &str = "keyway_records_completed_total";
 pub const RECORDS_SKIPPED_COMPLETE: &str = "keyway_records_skipped_complete_total";
 /// Attempts that failed.
 pub const ATTEMPTS_FAILED: &str = "keyway_attempts_failed_total";
+/// Records whose last attempt failed.
+pub const RECORDS_EXHAUSTED: &str = "keyway_records_exhausted_total";
 /// Results dropped because their assignment had ended.
 pub const LATE_RESULTS: &str = "keyway_late_results_total";
 /// Commit requests acknowledged for at least one partition.
@@ -73,6 +75,7 @@ impl Published {
                 last.skipped_complete,
             ),
             (ATTEMPTS_FAILED, now.failed, last.failed),
+            (RECORDS_EXHAUSTED, now.exhausted, last.exhausted),
             (LATE_RESULTS, now.late_results, last.late_results),
             (COMMITS, now.commits, last.commits),
             (METADATA_STRIPPED, now.maps_stripped, last.maps_stripped),

@@ -21,7 +21,7 @@ pub trait Observer: Send + Sync + 'static {
         let _ = record;
     }
 
-    /// The handler passed over the record, which counts as complete; a kind of [`done`](Self::done) unless
+    /// The record is passed over, by its handler or after its last attempt, and counts as complete; a kind of [`done`](Self::done) unless
     /// overridden.
     fn skipped(&self, record: &Record) {
         self.done(record);

@@ -11,12 +11,10 @@ use keyway_core::{BatchConfig, Ordering, RouteConfig};
 use crate::handler::Handler;
 use crate::outcome::{BatchOutcome, Outcome};
 use crate::record::Record;
+use crate::retry::Retry;
 
 /// Records inside handlers at once, unless the route says otherwise.
 pub(crate) const DEFAULT_CONCURRENCY: u32 = 16;
-
-/// Delay before another attempt, unless the route or the handler says otherwise.
-pub(crate) const DEFAULT_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 pub(crate) type LaneFn = dyn Fn(&Record) -> u64 + Send + Sync;
 
@@ -38,7 +36,7 @@ pub struct Route {
     pub(crate) lanes: LaneRule,
     pub(crate) concurrency: u32,
     pub(crate) batch: BatchConfig,
-    pub(crate) retry_delay: Duration,
+    pub(crate) retry: Retry,
 }
 
 impl Route {
@@ -52,7 +50,7 @@ impl Route {
             lanes: LaneRule::Ordering(Ordering::Key),
             concurrency,
             batch: BatchConfig::default(),
-            retry_delay: DEFAULT_RETRY_DELAY,
+            retry: Retry::default(),
         }
     }
 
@@ -155,17 +153,22 @@ impl Route {
         self
     }
 
-    /// Delay before a failed attempt is made again, unless the handler chose one. Default: 1 s.
-    pub fn retry_delay(mut self, delay: Duration) -> Self {
-        self.retry_delay = delay;
+    /// What follows a failed attempt. Default: [`Retry::default`], from 1 s on and without a limit.
+    pub fn retry(mut self, retry: Retry) -> Self {
+        self.retry = retry;
         self
+    }
+
+    /// The same delay before each further attempt, without a limit: [`Retry::every`].
+    pub fn retry_delay(self, delay: Duration) -> Self {
+        self.retry(Retry::every(delay))
     }
 
     pub(crate) fn config(&self) -> RouteConfig {
         RouteConfig {
             shape: self.handler.shape(self.concurrency),
             batch: self.handler.is_batch().then_some(self.batch),
-            retry_delay: self.retry_delay,
+            retry: self.retry.policy(),
         }
     }
 }
@@ -185,7 +188,7 @@ impl fmt::Debug for Route {
             .field("lanes", &lanes)
             .field("concurrency", &self.concurrency)
             .field("batch", &self.batch)
-            .field("retry_delay", &self.retry_delay)
+            .field("retry", &self.retry)
             .finish()
     }
 }

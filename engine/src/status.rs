@@ -57,6 +57,9 @@ pub struct PartitionStatus {
     pub buffered: usize,
     /// Records at workers.
     pub running: usize,
+    /// Records whose last attempt has failed, and that are not tried again under this assignment
+    /// ([`Exhausted::Hold`](crate::Exhausted::Hold)).
+    pub on_hold: usize,
     /// Whether fetching is paused by back-pressure.
     pub paused: bool,
     /// Whether it is about to leave this member.

@@ -44,6 +44,17 @@ pub enum StopReason {
         /// The handler's reason.
         reason: String,
     },
+    /// The last attempt at a record failed, and the policy is [`Exhausted::Stop`](crate::Exhausted::Stop). The
+    /// record stays incomplete.
+    #[error("the engine stopped at {partition}, offset {offset}: {attempts} attempts have failed")]
+    Exhausted {
+        /// Partition of the record.
+        partition: TopicPartition,
+        /// Offset of the record.
+        offset: i64,
+        /// Attempts made.
+        attempts: u32,
+    },
     /// The client can't go on: usually another member with the same static identity, or a configuration that
     /// the broker refuses.
     #[error("the Kafka client can't go on: {0}")]

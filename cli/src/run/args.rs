@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use keyway::Retry;
 use keyway_rider::RiderBytes;
 
 use super::generate::Generate;
@@ -46,9 +47,14 @@ pub(crate) struct Args {
     pub(super) concurrency: u32,
 
     /// What is done with a record: nothing; wait; compute; or fail with probability P (0 to 1), each attempt anew.
-    /// A failed attempt is made again after 1 s. With --batch, sleep and spin take their time for each batch
+    /// A failed attempt is made again as --retry says. With --batch, sleep and spin take their time for each batch
     #[arg(long, value_name = "noop|sleep:2ms|spin:50us|fail:P", default_value = "noop", value_parser = HandlerKind::parse)]
     pub(super) handler: HandlerKind,
+
+    /// How failed attempts are made again: the first delay, how much longer each further one is, the longest, and the
+    /// most attempts (0 for no limit), after which the record stays incomplete and its key waits [default: 1s,2,1m,0]
+    #[arg(long, value_name = "INITIAL,FACTOR,MAX,ATTEMPTS", value_parser = units::retry)]
+    pub(super) retry: Option<Retry>,
 
     /// Give the handler up to N records at a time
     #[arg(long, value_name = "N", value_parser = units::count)]

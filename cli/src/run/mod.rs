@@ -75,6 +75,10 @@ fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
         Ordering::Partition => keyway::Ordering::Partition,
         Ordering::Unordered => keyway::Ordering::Unordered,
     });
+    let route = match args.retry {
+        Some(retry) => route.retry(retry),
+        None => route,
+    };
     let mut builder = Keyway::builder(client)
         .topics(topics)
         .route(route)

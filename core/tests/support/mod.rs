@@ -10,8 +10,8 @@ use std::time::Duration;
 use keyway_core::{
     Arrival, BatchConfig, BufferConfig, Command, CommitAnswer, CommitConfig, CommitFinished,
     CommitPlan, Core, CoreConfig, Epoch, Finished, Gate, LaneIndex, LaneNames, Leases, OpenGate,
-    Ordering, PartitionAnswer, PartitionSlot, Report, Restored, RiderSource, RouteConfig, RouteId,
-    Shape, StopCause, Task, Timestamp, Verdict, Work, WorkerIndex,
+    Ordering, PartitionAnswer, PartitionSlot, Report, Restored, RetryPolicy, RiderSource,
+    RouteConfig, RouteId, Shape, StopCause, Task, Timestamp, Verdict, Work, WorkerIndex,
 };
 use keyway_offsets::{HoleMap, Limits, Offset, OffsetRange};
 use keyway_rider::{CommitMap, Offer, Rider, StateFault};
@@ -27,7 +27,7 @@ pub fn config(shape: Shape) -> CoreConfig {
         routes: vec![RouteConfig {
             shape,
             batch: None,
-            retry_delay: RETRY_DELAY,
+            retry: RetryPolicy::fixed(RETRY_DELAY),
         }],
         limits: Limits::default(),
         buffers: BufferConfig::default(),
@@ -88,6 +88,8 @@ pub struct World<G: Gate<u64> = OpenGate> {
     /// What the next assignment finds of a rider.
     pub restored_rider: Rider,
     pub states_lost: Vec<(i64, StateFault)>,
+    /// Offsets that were passed over, with the attempts made.
+    pub passed_over: Vec<(i64, u32)>,
     /// Time that each attempt is said to have taken.
     pub took: Duration,
     pub epochs: Vec<Epoch>,
@@ -130,6 +132,7 @@ impl<G: Gate<u64>> World<G> {
             stop: None,
             restored_rider: Rider::None,
             states_lost: Vec::new(),
+            passed_over: Vec::new(),
             took: FAST,
             epochs: vec![Epoch::NONE; partitions as usize],
             names: LaneNames::new(1),
@@ -215,6 +218,10 @@ impl<G: Gate<u64>> World<G> {
                 Command::Pause(slot) => self.paused.push(slot),
                 Command::Resume(slot) => self.resumed.push(slot),
                 Command::Stop(cause) => self.stop = Some(cause),
+                Command::PassedOver { at, payload } => {
+                    assert_eq!(payload, at.offset.get() as u64);
+                    self.passed_over.push((at.offset.get(), at.attempt));
+                }
                 Command::StateLost { offset, fault, .. } => {
                     self.states_lost.push((offset.get(), fault));
                 }

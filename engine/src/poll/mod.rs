@@ -220,6 +220,10 @@ impl PollLoop {
                         self.stop_because(reason, now);
                     }
                 }
+                Command::PassedOver { at, payload } => {
+                    let observer = self.observer.as_deref();
+                    self.slots.passed_over(&at, payload, observer, &self.member);
+                }
                 Command::StateLost {
                     slot,
                     offset,
@@ -491,8 +495,7 @@ impl PollLoop {
     }
 
     fn publish(&mut self, now: Timestamp) {
-        let (records, _) = self.core.load();
-        if records > 0
+        if !self.core.is_idle()
             || self.state.first_assigned.is_none()
             || self.state.rebalancing.is_under_way()
         {
@@ -510,7 +513,7 @@ impl PollLoop {
     fn make_status(&self, now: Timestamp) -> Status {
         let core = self.core.status();
         let counters = core.counters;
-        let idle = (core.records == 0
+        let idle = (self.core.is_idle()
             && self.state.first_assigned.is_some()
             && !self.state.rebalancing.is_under_way())
         .then(|| {
@@ -528,6 +531,7 @@ impl PollLoop {
                     holes: part.map.hole_count(),
                     buffered: part.buffered,
                     running: part.running,
+                    on_hold: part.on_hold,
                     paused: part.paused,
                     revoking: part.revoking,
                     blocked_by_map: part.blocked_by_map,

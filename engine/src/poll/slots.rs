@@ -13,10 +13,12 @@ use keyway_rider::StateFault;
 use crate::budget::RECORD_OVERHEAD;
 use crate::context::Member;
 use crate::kafka::{NativeRecord, PartitionToken, TopicPartition};
+use crate::observer::Observer;
 use crate::record::{Message, Record};
 use crate::riders;
 use crate::route::LaneRule;
 use crate::stop::StopReason;
+use crate::workers::guarded;
 
 #[derive(Debug)]
 struct Entry {
@@ -130,20 +132,50 @@ impl Slots {
 
     /// The core's cause for a stop, in the user's words.
     pub(crate) fn stop_reason(&self, cause: StopCause) -> Option<StopReason> {
-        let StopCause::Handler {
-            slot,
-            offset,
-            reason,
-        } = cause
-        else {
-            tracing::error!(?cause, "a cause that this engine does not know");
-            return None;
-        };
-        Some(StopReason::Handler {
-            partition: self.partition(slot).clone(),
-            offset: offset.get(),
-            reason,
-        })
+        match cause {
+            StopCause::Handler {
+                slot,
+                offset,
+                reason,
+            } => Some(StopReason::Handler {
+                partition: self.partition(slot).clone(),
+                offset: offset.get(),
+                reason,
+            }),
+            StopCause::Exhausted {
+                slot,
+                offset,
+                attempts,
+            } => Some(StopReason::Exhausted {
+                partition: self.partition(slot).clone(),
+                offset: offset.get(),
+                attempts,
+            }),
+            _ => {
+                tracing::error!(?cause, "a cause that this engine does not know");
+                None
+            }
+        }
+    }
+
+    /// Tells log and observer that a record is passed over, since its last attempt has failed.
+    pub(crate) fn passed_over(
+        &self,
+        at: &TaskRef,
+        payload: Message,
+        observer: Option<&dyn Observer>,
+        member: &Arc<Member>,
+    ) {
+        tracing::warn!(
+            partition = %self.partition(at.slot),
+            offset = %at.offset,
+            attempts = at.attempt,
+            "passed over: its last attempt has failed"
+        );
+        if let Some(observer) = observer {
+            let record = Record::new(payload, at, 0, Arc::clone(member));
+            guarded(|| observer.skipped(&record));
+        }
     }
 
     /// Tells that a partition's commits carry no state any more.

@@ -381,6 +381,10 @@ impl Life {
                         self.stop_because(reason);
                     }
                 }
+                Command::PassedOver { at, payload } => {
+                    let observer = Some(&*self.scribe as &dyn Observer);
+                    self.slots.passed_over(&at, payload, observer, &self.member);
+                }
                 Command::StateLost {
                     slot,
                     offset,

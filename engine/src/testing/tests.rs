@@ -8,8 +8,8 @@ use keyway_core::Ordering;
 
 use super::{AttemptOutcome, TestEngine, TestRecord};
 use crate::{
-    BatchOutcome, Builder, ClientConfig, CommitMode, Keyway, Observer, Outcome, Record, Route,
-    StartAt, StopReason, TopicPartition,
+    BatchOutcome, BuildError, Builder, ClientConfig, CommitMode, Exhausted, Keyway, Observer,
+    Outcome, Record, Retry, Route, StartAt, StopReason, TopicPartition,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -756,4 +756,90 @@ fn the_users_observer_is_told() {
     for words in ["assigned t-0", "started 0", "done 0"] {
         assert!(told.iter().any(|told| told == words), "{words}: {told:?}");
     }
+}
+
+// ---- the last attempt ----
+
+fn with_retry(exhausted: Exhausted) -> TestEngine {
+    engine(
+        wish()
+            .retry(Retry::every(SECOND).attempts(3, exhausted))
+            .handler(|record: &Record| match record.key() {
+                Some(b"bad") => Outcome::Failed("bad".into()),
+                _ => Outcome::Done,
+            }),
+    )
+}
+
+#[test]
+fn a_record_that_keeps_failing_is_passed_over_after_its_last_attempt() {
+    let mut engine = with_retry(Exhausted::Skip);
+    engine.feed("t", 0, "bad", "v").feed("t", 0, "good", "v");
+    engine.run().advance(10 * SECOND);
+    assert_eq!(offsets(&engine, 0), [0, 1, 0, 0]);
+    assert_eq!(base(&engine, 0), Some(2));
+    // Three failures, and then what became of it.
+    let outcomes = engine.outcomes();
+    let of_bad: Vec<_> = outcomes.iter().filter(|(id, _)| id.offset == 0).collect();
+    assert_eq!(of_bad.last().expect("outcomes").1, AttemptOutcome::Skipped);
+}
+
+#[test]
+fn on_hold_it_stays_where_it_is_until_the_next_assignment() {
+    let mut engine = with_retry(Exhausted::Hold);
+    engine.feed("t", 0, "bad", "v").feed("t", 0, "good", "v");
+    engine.run().advance(100 * SECOND);
+    assert_eq!(offsets(&engine, 0), [0, 1, 0, 0]);
+    assert_eq!(base(&engine, 0), Some(0));
+    let so_far = engine.attempts().len();
+    engine.restart().run().advance(100 * SECOND);
+    assert_eq!(
+        offsets(&engine, so_far),
+        [0, 0, 0],
+        "attempts count from 1 again"
+    );
+}
+
+#[test]
+fn a_last_attempt_may_stop_the_engine() {
+    let mut engine = with_retry(Exhausted::Stop);
+    engine.feed("t", 0, "bad", "v").run().advance(10 * SECOND);
+    let reason = engine.ended().expect("ended").expect_err("a reason");
+    assert!(
+        matches!(
+            reason,
+            StopReason::Exhausted {
+                offset: 0,
+                attempts: 3,
+                ..
+            }
+        ),
+        "{reason}"
+    );
+    assert_eq!(base(&engine, 0), Some(0));
+}
+
+#[test]
+fn policies_that_make_no_sense_are_refused() {
+    for retry in [
+        Retry::every(SECOND).attempts(0, Exhausted::Skip),
+        Retry::exponential(SECOND).factor(0.5),
+        Retry::exponential(SECOND).factor(f64::NAN),
+        Retry::exponential(SECOND).jitter(1.5),
+        Retry::exponential(SECOND).up_to(Duration::from_millis(1)),
+    ] {
+        let refused = wish().retry(retry).handler(|_: &Record| ()).build();
+        assert!(
+            matches!(refused, Err(BuildError::OutOfRange { .. })),
+            "{retry:?}"
+        );
+    }
+    let longer = Retry::exponential(Duration::from_secs(3_600));
+    assert!(
+        wish()
+            .retry(longer)
+            .handler(|_: &Record| ())
+            .build()
+            .is_ok()
+    );
 }

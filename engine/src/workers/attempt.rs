@@ -119,7 +119,7 @@ fn tell_failed(observer: Option<&dyn Observer>, record: &Record, error: &str) {
 }
 
 /// Runs code of the user that is not the handler.
-pub(super) fn guarded(tell: impl FnOnce()) {
+pub(crate) fn guarded(tell: impl FnOnce()) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(tell)) {
         let panic = panic_text(panic);
         // Even the log may be what panicked.

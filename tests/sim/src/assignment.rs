@@ -89,6 +89,14 @@ impl Assignment {
         self.next = self.next.max(position);
     }
 
+    /// A handler finished the record, or nobody tries it again.
+    pub(crate) fn finish(&mut self, offset: i64) {
+        self.finished.insert(offset);
+        for lane in self.unfinished.values_mut() {
+            lane.remove(&offset);
+        }
+    }
+
     /// A worker's result arrived: the record is complete.
     pub(crate) fn complete(&mut self, offset: i64) {
         self.incomplete.remove(&offset);

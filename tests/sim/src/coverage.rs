@@ -24,6 +24,7 @@ events! {
     Skipped: "a record was skipped",
     StopAsked: "a handler asked for a stop",
     RetryRan: "a second attempt ran",
+    PassedOver: "a record was passed over after its last attempt",
     LaneClosed: "a record went back because its lane was closed",
     LeaseOver: "a record went back because its assignment had ended",
     TakenBack: "records were taken back from a busy worker",

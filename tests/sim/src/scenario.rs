@@ -2,11 +2,12 @@
 //!
 //! Buffers, windows and caps are tiny on purpose, so that every bound is met within a few hundred steps.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use keyway_core::{
-    BatchConfig, BufferConfig, CommitConfig, CoreConfig, Ordering, RiderSource, RouteConfig,
-    RouteId, Shape,
+    BatchConfig, BufferConfig, CommitConfig, CoreConfig, Exhausted, Ordering, RetryPolicy,
+    RiderSource, RouteConfig, RouteId, Shape,
 };
 use keyway_offsets::{DEFAULT_CAP_CHARS, Limits, ThresholdRatio};
 
@@ -164,7 +165,20 @@ fn draw_route(rng: &mut Rng, with_batches: bool) -> RouteConfig {
     RouteConfig {
         shape,
         batch,
-        retry_delay: Duration::from_micros(rng.pick(&[0, 300, 20_000])),
+        retry: draw_retry(rng),
+    }
+}
+
+fn draw_retry(rng: &mut Rng) -> RetryPolicy {
+    let initial = Duration::from_micros(rng.pick(&[0, 300, 20_000]));
+    RetryPolicy {
+        initial,
+        factor: rng.pick(&[1.0, 2.0]),
+        max: initial * 4,
+        jitter: rng.pick(&[0.0, 0.5]),
+        attempts: NonZeroU32::new(rng.pick(&[0, 0, 1, 2, 3])),
+        // What is on hold never gets done: that has tests of its own.
+        exhausted: rng.pick(&[Exhausted::Skip, Exhausted::Skip, Exhausted::Stop]),
     }
 }
 

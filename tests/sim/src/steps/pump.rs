@@ -44,6 +44,12 @@ pub(super) fn pump(world: &mut World, index: usize) -> Check {
                 })?;
                 world.coverage.note(Event::Resumed);
             }
+            Command::PassedOver { at, payload } => {
+                ensure(payload.offset == at.offset.get(), "hand-over", || {
+                    format!("{at:?} is passed over with the payload of another record")
+                })?;
+                world.coverage.note(Event::PassedOver);
+            }
             Command::Stop(_) => {
                 world.coverage.note(Event::StopAsked);
                 stops = true;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keyway_core::{Finished, PartitionSlot, RiderSource, Task, Timestamp, Verdict};
+use keyway_core::{Exhausted, Finished, PartitionSlot, RiderSource, Task, Timestamp, Verdict};
 use keyway_rider::Update;
 
 use super::Step;
@@ -199,10 +199,7 @@ fn note_end(world: &mut World, m: usize, task: &Task<Payload>, call: u64, end: E
             .finished
             .insert(offset);
         if let Some(assignment) = world.members[m].current(task.at.slot, task.at.epoch) {
-            assignment.finished.insert(offset);
-            if let Some(lane) = assignment.unfinished.get_mut(&lane) {
-                lane.remove(&offset);
-            }
+            assignment.finish(offset);
         }
     }
 }
@@ -230,7 +227,15 @@ pub(super) fn report(world: &mut World, m: usize, r: usize) -> Check {
     let Some(report) = member.runners[r].outbox.pop_front() else {
         return Ok(());
     };
-    let retry_delay = world.scenario.core.routes[report.route.index()].retry_delay;
+    let policy = world.scenario.core.routes[report.route.index()].retry;
+    let started = |verdict: &Verdict<Payload>| !matches!(verdict, Verdict::Returned { .. });
+    let attempts = report
+        .finished
+        .iter()
+        .filter(|end| started(&end.verdict))
+        .count();
+    // Of a batch that failed as a whole nobody knows which record was to blame.
+    let is_blamed = !report.batch_failed || attempts <= 1;
     for Finished { at, verdict } in &report.finished {
         member.came_back(at, matches!(verdict, Verdict::Returned { .. }));
         let offset = at.offset.get();
@@ -246,7 +251,17 @@ pub(super) fn report(world: &mut World, m: usize, r: usize) -> Check {
                 continue;
             }
             Verdict::Returned { .. } => continue,
-            Verdict::Failed { after, .. } => now.after(after.unwrap_or(retry_delay)),
+            Verdict::Failed { payload, .. } if is_blamed && policy.is_last(at.attempt) => {
+                if policy.exhausted == Exhausted::Skip {
+                    assignment.finish(offset);
+                    assignment.complete(offset);
+                    let past = &mut world.history.pasts[payload.partition];
+                    past.finished.insert(offset);
+                    continue;
+                }
+                Timestamp::NEVER
+            }
+            Verdict::Failed { after, .. } => now.after(after.unwrap_or_else(|| policy.delay(at))),
             Verdict::Stop { .. } => Timestamp::NEVER,
         };
         let failures = assignment
