@@ -157,10 +157,7 @@ fn a_supplier_that_hangs_costs_riders_and_holds_up_nothing() {
     let (stands, calls) = (door.clone(), Arc::new(AtomicUsize::new(0)));
     let called = Arc::clone(&calls);
     let counted = || telemetry::counted(metrics::RIDER_SUPPLIER_FAILURES, "timed_out");
-    let (failed_before, told_before) = (
-        counted(),
-        telemetry::logged(&["goes without its rider"]).len(),
-    );
+    let failed_before = counted();
     let run = world.start(|builder| {
         builder
             .supplier_timeout(Duration::from_millis(200))
@@ -188,8 +185,9 @@ fn a_supplier_that_hangs_costs_riders_and_holds_up_nothing() {
     let stuck_at = calls.load(Atomic::SeqCst);
     assert!(counted() > failed_before);
     assert!(telemetry::counted(metrics::RIDER_SUPPLIER_FAILURES, "busy") > 0);
-    let told = telemetry::logged(&["goes without its rider"]).len() - told_before;
-    assert!(told <= 1, "told {told} times within seconds");
+    // Of all tests of this process only this one has a second partition whose rider is missing.
+    let told = telemetry::logged(&["goes without its rider", "t-1"]);
+    assert!(told.len() <= 1, "within seconds: {told:?}");
     // Once it has returned it is asked again.
     door.open();
     world.produce(20, 2);
