@@ -12,6 +12,7 @@ use rdkafka::ClientConfig;
 
 use crate::budget::{DEFAULT_MEMORY_BUDGET, MIN_MEMORY_BUDGET, MemoryBudget};
 use crate::engine::{Engine, StartError};
+use crate::handler::Handler;
 use crate::kafka::{ConfigError, OauthToken, StartWish, prepare};
 use crate::observer::Observer;
 use crate::outcome::{BatchOutcome, Outcome};
@@ -45,6 +46,9 @@ pub enum BuildError {
         /// What is wrong with it.
         fault: String,
     },
+    /// A handler that is no future was given a timeout.
+    #[error("`timeout` needs an async handler: a call on a thread can't be broken off")]
+    TimeoutOfThread,
     /// Two sources of riders were given.
     #[error("two sources of riders: give one of `rider` and `rider_state`")]
     TwoRiders,
@@ -261,6 +265,11 @@ impl Builder {
     /// The default route's concurrency; see [`Route::concurrency`].
     pub fn concurrency(self, calls: u32) -> Self {
         self.change(move |route| route.concurrency(calls))
+    }
+
+    /// How long a call of the default route's async handler may take; see [`Route::timeout`].
+    pub fn timeout(self, limit: Duration) -> Self {
+        self.change(move |route| route.timeout(limit))
     }
 
     /// What follows a failed attempt in the default route; see [`Route::retry`].
@@ -610,6 +619,17 @@ impl Builder {
                 "at least 1 call at once",
             )?;
             route.retry.check()?;
+            if let Some(limit) = route.timeout {
+                in_range(
+                    "timeout",
+                    limit.as_micros(),
+                    !limit.is_zero(),
+                    "more than nothing",
+                )?;
+                if !matches!(route.handler, Handler::Async(_)) {
+                    return Err(BuildError::TimeoutOfThread);
+                }
+            }
             in_range(
                 "batch_max",
                 route.batch.max_records,

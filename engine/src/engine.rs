@@ -82,6 +82,7 @@ impl Engine {
                 member: Arc::clone(&member),
                 reports: report_sender.clone(),
                 observer: settings.observer.clone(),
+                timeout: route.timeout,
             };
             pools.push(WorkerPool::start(
                 route.handler.clone(),

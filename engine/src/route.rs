@@ -37,6 +37,7 @@ pub struct Route {
     pub(crate) concurrency: u32,
     pub(crate) batch: BatchConfig,
     pub(crate) retry: Retry,
+    pub(crate) timeout: Option<Duration>,
 }
 
 impl Route {
@@ -51,6 +52,7 @@ impl Route {
             concurrency,
             batch: BatchConfig::default(),
             retry: Retry::default(),
+            timeout: None,
         }
     }
 
@@ -159,6 +161,14 @@ impl Route {
         self
     }
 
+    /// How long a call of an async handler may take: after that its future is dropped, where it waits, and the
+    /// attempt has failed. Default: no limit. For async handlers only, since a call on a thread can't be broken off;
+    /// the tokio runtime needs its time enabled.
+    pub fn timeout(mut self, limit: Duration) -> Self {
+        self.timeout = Some(limit);
+        self
+    }
+
     /// The same delay before each further attempt, without a limit: [`Retry::every`].
     pub fn retry_delay(self, delay: Duration) -> Self {
         self.retry(Retry::every(delay))
@@ -189,6 +199,7 @@ impl fmt::Debug for Route {
             .field("concurrency", &self.concurrency)
             .field("batch", &self.batch)
             .field("retry", &self.retry)
+            .field("timeout", &self.timeout)
             .finish()
     }
 }

@@ -115,6 +115,7 @@ impl Life {
                 member: Arc::clone(&member),
                 reports: sender.clone(),
                 observer: Some(Arc::clone(&scribe) as Arc<dyn Observer>),
+                timeout: route.timeout,
             };
             InlineWorkers::new(
                 route.handler.clone(),

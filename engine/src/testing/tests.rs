@@ -843,3 +843,45 @@ fn policies_that_make_no_sense_are_refused() {
             .is_ok()
     );
 }
+
+#[test]
+fn an_async_handler_that_takes_too_long_has_failed_and_is_dropped_where_it_waits() {
+    let dropped = Arc::new(AtomicUsize::new(0));
+    struct Counted(Arc<AtomicUsize>);
+    impl Drop for Counted {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Atomic::SeqCst);
+        }
+    }
+    let counter = Arc::clone(&dropped);
+    let mut engine = engine(
+        wish()
+            .timeout(5 * SECOND)
+            .retry(Retry::every(SECOND).attempts(2, Exhausted::Skip))
+            .async_handler(move |record: Record| {
+                let counted = Counted(Arc::clone(&counter));
+                async move {
+                    let _counted = counted;
+                    let takes = if record.key() == Some(b"slow") { 60 } else { 4 };
+                    tokio::time::sleep(takes * SECOND).await;
+                }
+            }),
+    );
+    engine.feed("t", 0, "slow", "v").feed("t", 0, "quick", "v");
+    engine.run().advance(4 * SECOND);
+    assert_eq!(dropped.load(Atomic::SeqCst), 1, "the quick one is done");
+    engine.advance(SECOND);
+    assert_eq!((dropped.load(Atomic::SeqCst), engine.running()), (2, 0));
+    let outcomes = engine.outcomes();
+    let failed = AttemptOutcome::Failed("took longer than 5s".to_owned());
+    assert!(
+        outcomes
+            .iter()
+            .any(|(id, outcome)| id.offset == 0 && *outcome == failed),
+        "{outcomes:?}"
+    );
+    engine.advance(10 * SECOND);
+    assert_eq!(base(&engine, 0), Some(2), "given up after two attempts");
+    let threads = wish().timeout(SECOND).handler(|_: &Record| ()).build();
+    assert_eq!(threads.expect_err("refused"), BuildError::TimeoutOfThread);
+}

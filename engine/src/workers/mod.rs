@@ -64,6 +64,8 @@ pub(crate) struct RouteContext {
     pub(crate) member: Arc<Member>,
     pub(crate) reports: ReportSender,
     pub(crate) observer: Option<Arc<dyn Observer>>,
+    /// How long a call of an async handler may take.
+    pub(crate) timeout: Option<Duration>,
 }
 
 impl RouteContext {

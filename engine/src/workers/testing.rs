@@ -142,6 +142,7 @@ impl World {
             member: Arc::clone(&self.member),
             reports: self.sender.clone(),
             observer: Some(Arc::clone(&self.journal) as Arc<dyn Observer>),
+            timeout: None,
         }
     }
 

@@ -372,6 +372,7 @@ fn an_observer_that_panics_fails_a_start_and_nothing_else() {
     let world = World::new();
     let context = RouteContext {
         observer: Some(Arc::new(Clumsy)),
+        timeout: None,
         ..world.context()
     };
     let mut pool =

@@ -3,14 +3,16 @@
 //! A [`Run`] owns its records until they are reported. Whatever ends it (its last record, a panic, a runtime
 //! that is shut down under it), what it still has goes back to the core when it is dropped.
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use keyway_core::{Task, Work};
 use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::time::Sleep;
 
 use super::attempt::{
     Ended, Kept, announce_batch, frees_its_lane, guarded, panic_text, settle_batch,
@@ -134,7 +136,8 @@ impl Run {
                 }
                 handler(record)
             };
-            let outcome = caught(start, || self.gathered.send()).await;
+            let limit = self.context.timeout;
+            let outcome = caught(start, limit, || self.gathered.send()).await;
             let end = clock.now();
             let slow = self.gathered.took(end.since(now));
             now = end;
@@ -172,7 +175,8 @@ impl Run {
             announce_batch(self.context.observer.as_deref(), &records);
             handler(records)
         };
-        let outcome = caught(start, || self.gathered.send()).await;
+        let limit = self.context.timeout;
+        let outcome = caught(start, limit, || self.gathered.send()).await;
         let took = clock.now().since(started);
         let kept = std::mem::take(&mut self.running);
         let result = settle_batch(
@@ -233,19 +237,29 @@ impl Run {
     }
 }
 
-/// Runs a handler's future to its end, with the text of the panic if it panics. `pending` is called each time
-/// it waits.
+/// Runs a handler's future to its end, or for as long as it may take, with the text of the panic if it panics.
+/// `pending` is called each time it waits.
 async fn caught<T>(
     start: impl FnOnce() -> BoxFuture<T>,
+    limit: Option<Duration>,
     mut pending: impl FnMut(),
 ) -> Result<T, String> {
     let mut future = catch_unwind(AssertUnwindSafe(start)).map_err(panic_text)?;
+    // A runtime whose time is not enabled panics here, and that is the attempt's failure.
+    let alarm = || limit.map(|limit| Box::pin(tokio::time::sleep(limit)));
+    let mut alarm = catch_unwind(AssertUnwindSafe(alarm)).map_err(panic_text)?;
     let outcome =
         poll_fn(
             |context| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
                 Ok(Poll::Ready(outcome)) => Poll::Ready(Ok(outcome)),
                 Ok(Poll::Pending) => {
                     pending();
+                    let rings =
+                        |alarm: &mut Pin<Box<Sleep>>| alarm.as_mut().poll(context).is_ready();
+                    if alarm.as_mut().is_some_and(rings) {
+                        let limit = limit.unwrap_or_default();
+                        return Poll::Ready(Err(format!("took longer than {limit:?}")));
+                    }
                     Poll::Pending
                 }
                 Err(panic) => Poll::Ready(Err(panic_text(panic))),
