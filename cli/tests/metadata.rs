@@ -398,6 +398,8 @@ fn what_can_be_read_of_a_rider_is_answered_with_the_fault() {
         ),
         ("WAAAUQ==", "unknown_magic", json!({"state": "dropped"})),
         ("WAAAWAAA", "nested_envelope", json!(null)),
+        ("AQ==", "kafka_streams", json!(null)),
+        ("not base64", "bad_text", json!(null)),
         ("WAAF", "bad_envelope", json!(null)),
         ("WA==", "bad_envelope", json!(null)),
     ] {

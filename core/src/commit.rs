@@ -13,7 +13,7 @@ use crate::core::Core;
 use crate::gate::Gate;
 use crate::ids::{Epoch, PartitionSlot, PlanId, Timestamp};
 use crate::mutant::{Mutant, mutated};
-use crate::partition::{AMBIGUOUS_COMMITS, Phase};
+use crate::partition::{AMBIGUOUS_COMMITS, Partition, Phase};
 
 /// What was complete and not committed at one moment.
 #[derive(Clone, Debug)]
@@ -105,16 +105,26 @@ impl<P, G: Gate<P>> Core<P, G> {
         })
     }
 
-    /// Whether the broker has all that the partition would commit now.
-    pub fn is_clean(&self, slot: PartitionSlot) -> bool {
+    /// Whether the broker has all that is complete in the partition.
+    pub fn is_committed(&self, slot: PartitionSlot) -> bool {
         !self.partitions[slot.index()].is_dirty()
     }
 
-    /// Whether the broker has all that could be committed now.
-    pub fn is_all_clean(&self) -> bool {
+    /// Whether the broker has all that is complete.
+    pub fn is_all_committed(&self) -> bool {
         self.partitions
             .iter()
             .all(|partition| !partition.is_dirty())
+    }
+
+    /// Whether nothing is left to commit of the partition, and no request of it is under way: it may be let go.
+    pub fn is_clean(&self, slot: PartitionSlot) -> bool {
+        self.partitions[slot.index()].is_clean()
+    }
+
+    /// Whether all partitions may be let go.
+    pub fn is_all_clean(&self) -> bool {
+        self.partitions.iter().all(Partition::is_clean)
     }
 
     pub(crate) fn plan_if_due(&mut self, now: Timestamp) {
@@ -158,12 +168,18 @@ impl<P, G: Gate<P>> Core<P, G> {
         now: Timestamp,
     ) -> Option<PlanId> {
         let riders = self.config.riders;
+        let refreshes = slots.is_none() && self.take_refresh(now);
         let mut partitions = Vec::new();
         let mut left_dirty = false;
         for (index, partition) in self.partitions.iter_mut().enumerate() {
             let slot = PartitionSlot(index as u32);
             let rider_only = !partition.is_dirty();
-            if rider_only && !(reason == CommitReason::Refresh && partition.wants_refresh()) {
+            if rider_only && !partition.owes_rider() && !(refreshes && partition.wants_refresh()) {
+                continue;
+            }
+            if !rider_only && reason == CommitReason::Refresh {
+                // Its commit comes at its own time.
+                left_dirty = true;
                 continue;
             }
             if slots.is_some_and(|slots| !slots.contains(&slot))
@@ -225,12 +241,14 @@ impl<P, G: Gate<P>> Core<P, G> {
 
     fn take_answer(&mut self, answer: &PartitionAnswer, now: Timestamp) {
         let commit = self.config.commit;
+        let mut cap_learned = false;
         let partition = &mut self.partitions[answer.slot.index()];
         if partition.phase == Phase::Vacant || partition.epoch != answer.epoch {
             return;
         }
         let state = &mut partition.committed;
         let version = state.in_flight.take();
+        partition.rider.note_answer(answer.answer);
         state.denied = answer.answer == CommitAnswer::Denied;
         match answer.answer {
             CommitAnswer::Stored => {
@@ -247,9 +265,15 @@ impl<P, G: Gate<P>> Core<P, G> {
             CommitAnswer::Repeat => state.not_before = now.after(commit.backoff),
             CommitAnswer::TooLarge => {
                 let cap = answer.chars * LEARNED_CAP.0 / LEARNED_CAP.1;
-                if cap < self.commits.limits.cap_chars && !mutated(Mutant::LearnedCapIgnored) {
-                    self.commits.limits = self.commits.limits.lowered_to(cap);
+                let limits = self.commits.limits;
+                if cap < limits.cap_chars && !mutated(Mutant::LearnedCapIgnored) {
+                    // What a rider has made too long says nothing about the maps.
+                    self.commits.limits = match answer.chars > answer.inner_chars {
+                        true => limits.capped_at(cap),
+                        false => limits.lowered_to(cap),
+                    };
                     self.counters.caps_learned += 1;
+                    cap_learned = true;
                 }
             }
             CommitAnswer::Unknown => {
@@ -282,6 +306,12 @@ impl<P, G: Gate<P>> Core<P, G> {
                 self.commits.next_at = self.commits.next_at.min(retry_at);
             }
         }
-        self.judge_map(answer.slot, now);
+        if cap_learned {
+            for index in 0..self.partitions.len() {
+                self.judge_map(PartitionSlot(index as u32), now);
+            }
+        } else {
+            self.judge_map(answer.slot, now);
+        }
     }
 }

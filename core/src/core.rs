@@ -146,6 +146,7 @@ impl<P, G: Gate<P>> Core<P, G> {
             self.partitions[slot.index()].phase = Phase::Revoking;
             self.leases.end(slot);
             self.drop_waiting(slot);
+            self.owe_last_rider(slot);
         }
     }
 

@@ -52,19 +52,23 @@ impl Default for MapPressure {
     }
 }
 
-/// Completions between two judgements of a map that holds nobody back; a judgement walks the words of the
-/// window.
+/// Completions between two judgements of a map that holds nobody back. A judgement walks the words of the window, so
+/// a wide one is judged less often, once for so many offsets: a few nanoseconds a record.
 const JUDGE_EVERY: u64 = 1024;
-/// The same while lanes wait for it.
-const JUDGE_WAITED_FOR_EVERY: u64 = 64;
-/// A wide window is judged less often, so that judging stays below a few nanoseconds a record.
 const OFFSETS_A_COMPLETION: u64 = 256;
+/// The same while lanes wait for it, which makes it worth a microsecond a record.
+const JUDGE_WAITED_FOR_EVERY: u64 = 64;
+const OFFSETS_A_COMPLETION_WAITED_FOR: u64 = 4096;
 
 /// Bytes of room under the cap that the horizon leaves alone: what a compressed form has around its content.
 const RESERVE_BYTES: usize = 64;
-/// Offsets of which each may end or not, for each byte of room. A bitmap of them would take half of it; the other
-/// half is for what compression loses when the content changes.
-const OFFSETS_A_BYTE: usize = 4;
+/// Quarters of a bit that an offset ahead may cost: two bits, of which a bitmap would take one. The other is for
+/// what compression loses when the content changes.
+const AHEAD: u64 = 8;
+/// Quarters of a bit that a hole may cost when it ends in whatever order: a bit and a half, and a quarter more each
+/// time that holes lie twice as far apart. Regular holes compress to nothing, and cost so much once some have ended
+/// and others not; `core/tests/back_pressure.rs` has them from 2 to 1,000 apart.
+const HOLE: u64 = 6;
 
 impl Partition {
     /// Whether the record at `offset` may start as far as the hole map goes. The lowest incomplete one always
@@ -91,10 +95,11 @@ impl Partition {
         self.map.since_judged += 1;
         let every = if self.map_is_waited_for() {
             // With nothing running no completion will come to bring the count up.
+            let wide = self.tracker.span() / OFFSETS_A_COMPLETION_WAITED_FOR;
             if self.out == 0 {
                 1
             } else {
-                JUDGE_WAITED_FOR_EVERY
+                JUDGE_WAITED_FOR_EVERY.max(wide)
             }
         } else {
             JUDGE_EVERY.max(self.tracker.span() / OFFSETS_A_COMPLETION)
@@ -115,9 +120,11 @@ impl Partition {
             chars = text::chars_of(encode_payload(&map).bytes.len());
         }
         let room = text::bytes_within(limits.cap_chars.saturating_sub(chars));
-        // What may end or not: the holes, and what is to start above them.
-        let uncertain = (room.saturating_sub(RESERVE_BYTES) * OFFSETS_A_BYTE) as u64;
-        let ahead = uncertain.saturating_sub(map.hole_count());
+        let quarters = (room.saturating_sub(RESERVE_BYTES) as u64).saturating_mul(8 * 4);
+        let holes = map.hole_count();
+        let apart = map.span().checked_div(holes).unwrap_or(1).max(1);
+        let for_holes = holes.saturating_mul(HOLE + u64::from(apart.ilog2()) + 1);
+        let ahead = quarters.saturating_sub(for_holes) / AHEAD;
         let horizon = map.highest().saturating_add_unsigned(ahead);
         let widest = map
             .base()

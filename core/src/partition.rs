@@ -115,6 +115,13 @@ impl Partition {
                 || self.committed.stored != Some(self.tracker.version()))
     }
 
+    /// Whether it may be let go: nothing is to be committed, and no request of it is under way, which might land on
+    /// what its next owner has committed.
+    pub(crate) fn is_clean(&self) -> bool {
+        self.phase == Phase::Vacant
+            || (!self.is_dirty() && self.committed.in_flight.is_none() && !self.owes_rider())
+    }
+
     /// Over a bound of its own.
     pub(crate) fn is_over(&self, bounds: &BufferConfig) -> bool {
         self.buffered >= bounds.partition_records || self.buffered_bytes >= bounds.partition_bytes

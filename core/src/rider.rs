@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use keyway_rider::{Rider, StateCell, StateFault, StateSnapshot, Update};
 
-use crate::command::CommitReason;
+use crate::command::{CommitAnswer, CommitReason};
 use crate::core::Core;
 use crate::gate::Gate;
 use crate::ids::{PartitionSlot, Timestamp};
@@ -61,6 +61,17 @@ pub(crate) struct PartitionRider {
     state: Option<StateCell>,
     /// The loss of the state was told.
     told: bool,
+    last: LastRider,
+}
+
+/// The rider of the commit with which a partition is let go, where a supplier is to be asked: it may have changed
+/// since the last commit, though nothing else has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum LastRider {
+    #[default]
+    NotYet,
+    Owed,
+    Asked,
 }
 
 impl PartitionRider {
@@ -68,6 +79,20 @@ impl PartitionRider {
         Self {
             was_there: *rider != Rider::None,
             ..Self::default()
+        }
+    }
+
+    fn owe(&mut self) {
+        if self.last == LastRider::NotYet {
+            self.last = LastRider::Owed;
+        }
+    }
+
+    /// A plan with this partition was answered.
+    pub(crate) fn note_answer(&mut self, answer: CommitAnswer) {
+        let comes_again = matches!(answer, CommitAnswer::Repeat | CommitAnswer::TooLarge);
+        if self.last == LastRider::Owed && !comes_again {
+            self.last = LastRider::Asked;
         }
     }
 
@@ -105,6 +130,11 @@ impl Partition {
     pub(crate) fn wants_refresh(&self) -> bool {
         self.phase == Phase::Assigned && !self.is_dirty()
     }
+
+    /// Whether the commit that lets the partition go is still to be made for its rider's sake.
+    pub(crate) fn owes_rider(&self) -> bool {
+        self.rider.last == LastRider::Owed
+    }
 }
 
 impl<P, G: Gate<P>> Core<P, G> {
@@ -112,6 +142,22 @@ impl<P, G: Gate<P>> Core<P, G> {
     /// [`Core::assigned`], before any record.
     pub fn attach_state(&mut self, slot: PartitionSlot, state: StateCell) {
         self.partitions[slot.index()].rider.state = Some(state);
+    }
+
+    /// The member is about to leave: the supplier is asked once more for each partition, so that the last commit has
+    /// the last rider. May be called any number of times.
+    pub fn begin_last_commit(&mut self) {
+        for index in 0..self.partitions.len() {
+            self.owe_last_rider(PartitionSlot(index as u32));
+        }
+    }
+
+    pub(crate) fn owe_last_rider(&mut self, slot: PartitionSlot) {
+        let partition = &mut self.partitions[slot.index()];
+        let is_asked = matches!(self.config.riders, RiderSource::Supplier { .. });
+        if is_asked && partition.phase != Phase::Vacant {
+            partition.rider.owe();
+        }
     }
 
     pub(crate) fn refresh_interval(&self) -> Option<Duration> {
@@ -131,12 +177,21 @@ impl<P, G: Gate<P>> Core<P, G> {
     }
 
     pub(crate) fn refresh_if_due(&mut self, now: Timestamp) {
-        let Some(interval) = self.refresh_interval() else {
-            return;
-        };
         if now >= self.refresh_deadline() {
-            self.refresh_at = now.after(interval);
             self.commit_now(CommitReason::Refresh, None, now);
         }
+    }
+
+    /// Whether a plan that is made now takes idle partitions along: a refresh is due, and no other plan may come in
+    /// between for it, under a steady load.
+    pub(crate) fn take_refresh(&mut self, now: Timestamp) -> bool {
+        let Some(interval) = self.refresh_interval() else {
+            return false;
+        };
+        let is_due = now >= self.refresh_at;
+        if is_due {
+            self.refresh_at = now.after(interval);
+        }
+        is_due
     }
 }

@@ -274,3 +274,84 @@ fn what_the_log_skips_above_lets_nobody_pass() {
     let above = records[40].0;
     assert!(world.running().iter().all(|offset| *offset < above));
 }
+
+/// Every so many records one of a slow key of its own, the others fast; then half of the slow ones end, in any order.
+/// What is regular compresses to nothing, and must not be taken for a map that stays so.
+#[test]
+fn regular_holes_that_end_in_any_order_never_outgrow_the_cap() {
+    for apart in [2, 20, 64, 101, 1_000] {
+        let mut world = World::new(pinned(4));
+        world.took = std::time::Duration::from_nanos(50);
+        let is_slow = |offset: i64| offset % apart == 0;
+        let mut offset = 0;
+        let mut before = -1;
+        // Until nothing more starts, or for so long that nobody could wait for it.
+        while offset < 2_000_000 && before != world.core.counters().completed as i64 {
+            before = world.core.counters().completed as i64;
+            let records: Vec<(i64, String)> = (offset..offset + 20_000)
+                .map(|at| {
+                    (
+                        at,
+                        if is_slow(at) {
+                            at.to_string()
+                        } else {
+                            (at % 97).to_string() + "fast"
+                        },
+                    )
+                })
+                .collect();
+            offset += 20_000;
+            let records: Vec<_> = records
+                .iter()
+                .map(|(at, key)| (*at, key.as_str()))
+                .collect();
+            world.arrive(&records);
+            loop {
+                let fast: Vec<i64> = world
+                    .running()
+                    .into_iter()
+                    .filter(|at| !is_slow(*at))
+                    .collect();
+                if fast.is_empty() {
+                    break;
+                }
+                let mut by_worker: std::collections::BTreeMap<_, Vec<i64>> = Default::default();
+                for at in fast {
+                    by_worker.entry(world.worker_of(at)).or_default().push(at);
+                }
+                for offsets in by_worker.into_values() {
+                    world.done(&offsets);
+                }
+            }
+            world.wait(INTERVAL);
+            if world.core.commit_in_flight().is_some() {
+                world.answer(CommitAnswer::Stored);
+            }
+        }
+        let mut slow: Vec<i64> = world
+            .running()
+            .into_iter()
+            .filter(|at| is_slow(*at))
+            .collect();
+        slow.sort_by_key(|at| scattered(*at));
+        slow.truncate(slow.len() / 2);
+        for (number, at) in slow.into_iter().enumerate() {
+            world.done(&[at]);
+            if number % 256 == 0 {
+                world.wait(INTERVAL);
+                if world.core.commit_in_flight().is_some() {
+                    world.answer(CommitAnswer::Stored);
+                }
+            }
+        }
+        world.wait(INTERVAL);
+        if world.core.commit_in_flight().is_some() {
+            world.answer(CommitAnswer::Stored);
+        }
+        assert_eq!(
+            world.core.counters().maps_stripped,
+            0,
+            "holes {apart} apart"
+        );
+    }
+}

@@ -162,20 +162,94 @@ fn idle_partitions_are_planned_anew_for_their_riders() {
     assert_eq!(world.core.counters().commits, commits, "nothing was sent");
     assert!(world.core.is_all_clean());
 
-    // One that is busy commits for itself, and one that leaves is left alone.
+    // A request that is under way may land on what the next owner commits: the partition stays until it is answered.
+    world.wait(REFRESH);
+    assert!(world.core.is_all_committed());
+    assert!(!world.core.is_clean(PartitionSlot(0)) && !world.core.is_all_clean());
+    // And one that may land late makes even an idle partition uncertain.
+    world.answer(CommitAnswer::Unknown);
+    assert!(!world.core.is_all_committed());
+}
+
+#[test]
+fn a_refresh_neither_brings_a_commit_forward_nor_waits_behind_a_steady_load() {
+    let mut config = pool(64);
+    config.commit.interval = 100 * REFRESH;
+    config.riders = RiderSource::Supplier {
+        refresh: Some(REFRESH),
+    };
+    let mut world = World::with_partitions(config.clone(), 2);
+    world.begin();
     world.arrive(&[(1, "a")]);
     world.done(&[1]);
-    world.core.revoking(PartitionSlot(1));
     world.wait(REFRESH);
     let plan = world.last_plan();
-    assert_eq!(plan.partitions.len(), 1);
-    assert!(!plan.partitions[0].rider_only);
-    world.answer(CommitAnswer::Stored);
-    // A request that may land late makes even an idle partition uncertain.
-    world.wait(REFRESH);
+    let slots: Vec<u32> = plan.partitions.iter().map(|part| part.slot.0).collect();
+    assert_eq!(
+        (plan.reason, slots),
+        (CommitReason::Refresh, vec![1]),
+        "the other has its own time"
+    );
+    world.answer(CommitAnswer::Unchanged);
+
+    // Commits follow each other without a pause.
+    config.commit.interval = Duration::ZERO;
+    let mut world = World::with_partitions(config, 2);
+    let (mut refreshed, mut offset) = (0, 0);
+    for _ in 0..100 {
+        world.arrive(&[(offset, "a")]);
+        world.done(&[offset]);
+        offset += 1;
+        if world.core.commit_in_flight().is_some() {
+            let plan = world.last_plan();
+            refreshed += usize::from(plan.partitions.iter().any(|part| part.slot.0 == 1));
+            world.arrive(&[(offset, "a")]);
+            world.done(&[offset]);
+            offset += 1;
+            world.answer(CommitAnswer::Stored);
+        }
+        world.now = world.now.after(REFRESH / 10);
+    }
+    assert!(
+        (8..=12).contains(&refreshed),
+        "{refreshed} in ten intervals"
+    );
+}
+
+#[test]
+fn the_last_commit_of_a_partition_asks_the_supplier_once_more() {
+    let mut config = pool(64);
+    config.riders = RiderSource::Supplier { refresh: None };
+    let mut world = World::with_partitions(config, 2);
+    world.begin();
+    assert!(world.core.is_all_clean());
+    world.core.revoking(PartitionSlot(0));
+    assert!(!world.core.is_clean(PartitionSlot(0)));
+    let plan =
+        |world: &mut World, reason| world.with(|core, now| core.commit_now(reason, None, now));
+    plan(&mut world, CommitReason::Revoke);
+    assert_eq!(world.last_plan().partitions.len(), 1);
     assert!(world.last_plan().partitions[0].rider_only);
-    world.answer(CommitAnswer::Unknown);
+    // Refused for a passing reason it comes again.
+    world.answer(CommitAnswer::Repeat);
+    assert!(!world.core.is_clean(PartitionSlot(0)));
+    world.wait(support::BACKOFF);
+    plan(&mut world, CommitReason::Revoke);
+    world.answer(CommitAnswer::Unchanged);
+    assert!(world.core.is_clean(PartitionSlot(0)));
+    world.core.begin_last_commit();
+    world.core.begin_last_commit();
     assert!(!world.core.is_all_clean());
+    plan(&mut world, CommitReason::Shutdown);
+    let slots: Vec<u32> = world
+        .last_plan()
+        .partitions
+        .iter()
+        .map(|part| part.slot.0)
+        .collect();
+    assert_eq!(slots, [1], "the first one was asked");
+    world.answer(CommitAnswer::Stored);
+    assert!(world.core.is_all_clean());
 }
 
 #[test]

@@ -409,7 +409,10 @@ impl Builder {
     /// record is done. Default: none.
     ///
     /// `make` gives the state that a partition begins with, from the rider of the commit before; it is called before
-    /// any record of the partition, on the engine's own thread, and must not wait. Handlers change the state by what
+    /// any record of the partition, on the engine's own thread, and must not wait. Where the map beside that rider was
+    /// discarded ([`Assigned::map_discarded`]) the state has records already that run again. Where a map has to be left
+    /// out of a commit the state stays with it, and the next reader finds
+    /// [`Rider::Dropped`](crate::Rider::Dropped). Handlers change the state by what
     /// they return, [`Outcome::done_with`].
     ///
     /// ```

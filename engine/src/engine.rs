@@ -13,7 +13,7 @@ use crate::poll::{
     Committer, Inbound, InboxSender, LoopState, Owned, PollLoop, RestorePolicy, Restorer, Tokens,
     inbox, panic_text,
 };
-use crate::riders::{Guard, Texts};
+use crate::riders::Texts;
 use crate::settings::Settings;
 use crate::status::Status;
 use crate::stop::{CommitError, End, Report, StopReason};
@@ -97,7 +97,7 @@ impl Engine {
         }
         let owned = Arc::new(Owned::default());
         settings.riders.announce();
-        let guard = Guard::start().map_err(StartError::Threads)?;
+        let guard = settings.riders.guard().map_err(StartError::Threads)?;
         let commits = Committer {
             group: group.clone(),
             owned: Arc::clone(&owned),

@@ -29,11 +29,12 @@ pub const METADATA_DISCARDED: &str = "keyway_metadata_discarded_total";
 pub const METADATA_STRIPPED: &str = "keyway_metadata_stripped_total";
 /// Bytes of the riders in acknowledged commits, a histogram.
 pub const RIDER_BYTES: &str = "keyway_rider_bytes";
-/// Commits of a partition that went without its rider. Label `reason`: no_room, no_supplier, state_lost, or a
+/// Acknowledged commits of a partition that went without its rider. Label `reason`: no_room, map_stripped (a state
+/// without its map would count records twice), no_supplier, state_lost, not_asked (the time was used up before), or a
 /// supplier's failure.
 pub const RIDER_DROPPED: &str = "keyway_rider_dropped_total";
 /// Riders that the application could not give. Label `reason`: panicked, timed_out, busy (an earlier call has not
-/// returned), empty, oversized; wrong_update for a handler's update that the state could not take.
+/// returned), empty, oversized; wrong_update and state_panicked for a handler's update that a state could not take.
 pub const RIDER_SUPPLIER_FAILURES: &str = "keyway_rider_supplier_failures_total";
 /// Bytes of the hole map for each offset that it covers, a histogram. Not recorded for a caught-up commit.
 pub const METADATA_DENSITY: &str = "keyway_metadata_density";

@@ -83,6 +83,9 @@ impl Outcome {
     /// Done, and this is what it brings to the state of its partition, of the type that
     /// [`Builder::rider_state`](crate::Builder::rider_state) keeps. The state changes when the record counts as
     /// complete, so that the rider of a commit, its offset and its map always agree.
+    ///
+    /// One outcome for a whole batch ([`BatchOutcome::All`]) brings the update once for *each* record of it: what a
+    /// batch brings as a whole belongs to one of its records, with [`BatchOutcome::Each`].
     pub fn done_with<U: Send + Sync + 'static>(update: U) -> Self {
         Self::DoneWith(Update::new(update))
     }

@@ -103,6 +103,22 @@ const fn bitmap_bits(bytes: usize, around: usize) -> u64 {
     (bytes.saturating_sub(around) as u64).saturating_mul(8)
 }
 
+impl Limits {
+    /// The limits with a cap that was learned from a text of which the map was only a part: the threshold stays where
+    /// it is, as far as it is within the cap.
+    #[must_use]
+    pub fn capped_at(self, cap_chars: usize) -> Self {
+        if cap_chars >= self.cap_chars {
+            return self;
+        }
+        Self {
+            cap_chars,
+            threshold_chars: self.threshold_chars.min(cap_chars),
+            ..self
+        }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self::new(DEFAULT_CAP_CHARS, ThresholdRatio::default())

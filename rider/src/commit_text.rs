@@ -148,6 +148,11 @@ impl CommitMap {
             .then(|| self.payload.bytes.len() as f64 / self.span as f64)
     }
 
+    /// Whether there is a map that does not fit by itself, so that a text has to go without it.
+    pub fn is_stripped(&self) -> bool {
+        self.is_some && !self.fits
+    }
+
     /// The bytes that a rider may have beside this map, or without it where it does not fit.
     pub fn max_rider_bytes(&self) -> usize {
         text::bytes_within(self.limits.cap_chars)

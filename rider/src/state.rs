@@ -29,12 +29,24 @@ pub trait RiderState: Clone + Send + Sync + 'static {
 
 /// A [`RiderState::Update`] on its way from a handler to the state of the record's partition.
 #[derive(Clone)]
-pub struct Update(Arc<dyn Any + Send + Sync>);
+pub struct Update(Option<Arc<dyn Any + Send + Sync>>);
 
 impl Update {
     /// An update for a state whose [`RiderState::Update`] is `U`.
     pub fn new<U: Send + Sync + 'static>(update: U) -> Self {
-        Self(Arc::new(update))
+        Self(Some(Arc::new(update)))
+    }
+
+    fn get(&self) -> &(dyn Any + Send + Sync) {
+        // Empty only while it is dropped.
+        self.0.as_deref().unwrap_or(&())
+    }
+}
+
+/// What is in it is the application's, and so is what its end does.
+impl Drop for Update {
+    fn drop(&mut self) {
+        drop_quietly(self.0.take());
     }
 }
 
@@ -47,7 +59,10 @@ impl fmt::Debug for Update {
 /// The same update, not an equal one: what is in it is not looked at.
 impl PartialEq for Update {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        match (&self.0, &other.0) {
+            (Some(own), Some(other)) => Arc::ptr_eq(own, other),
+            _ => false,
+        }
     }
 }
 
@@ -87,18 +102,46 @@ impl StateCell {
     /// # Errors
     /// When it could not be changed: the state is lost then, since what it says would be wrong.
     pub fn apply(&mut self, update: &Update) -> Result<(), StateFault> {
-        let cell = self.0.as_mut().ok_or(StateFault::Lost)?;
-        let applied = catch_unwind(AssertUnwindSafe(|| cell.apply(&*update.0)))
-            .unwrap_or(Err(StateFault::Panicked));
-        if applied.is_err() {
-            self.0 = None;
+        // Taken out, so that a panic leaves nothing half changed behind.
+        let mut cell = self.0.take().ok_or(StateFault::Lost)?;
+        let applied = catch_unwind(AssertUnwindSafe(|| cell.apply(update.get())));
+        match applied {
+            Ok(Ok(())) => {
+                self.0 = Some(cell);
+                Ok(())
+            }
+            Ok(Err(fault)) => {
+                drop_quietly(cell);
+                Err(fault)
+            }
+            Err(panic) => {
+                drop_quietly(panic);
+                drop_quietly(cell);
+                Err(StateFault::Panicked)
+            }
         }
-        applied
     }
 
     /// The state of this moment; `None` when it is lost.
     pub fn snapshot(&self) -> Option<StateSnapshot> {
         self.0.as_ref().map(|cell| StateSnapshot(cell.snapshot()))
+    }
+}
+
+/// The state is the application's, and so is what its end does.
+impl Drop for StateCell {
+    fn drop(&mut self) {
+        if let Some(cell) = self.0.take() {
+            drop_quietly(cell);
+        }
+    }
+}
+
+/// Drops what is the application's: a panic of that changes nothing here.
+fn drop_quietly<T>(value: T) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
+        // What was thrown may panic in its turn; nobody is left to tell.
+        std::mem::forget(panic);
     }
 }
 

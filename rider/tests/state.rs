@@ -43,3 +43,39 @@ fn a_state_that_could_not_follow_is_lost_and_says_so() {
         assert_eq!(cell.apply(&Update::new(1_u64)), Err(StateFault::Lost));
     }
 }
+
+/// Panics when it ends.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("the end of a value");
+    }
+}
+
+/// Throws what panics when it is dropped, and panics itself when it is.
+#[derive(Clone)]
+struct Explosive(std::sync::Arc<Bomb>);
+
+impl RiderState for Explosive {
+    type Update = Bomb;
+
+    fn apply(&mut self, _: &Bomb) {
+        std::panic::panic_any(Bomb);
+    }
+
+    fn encode(&self, _: usize) -> Option<Vec<u8>> {
+        None
+    }
+}
+
+#[test]
+fn whatever_the_application_throws_or_drops_nothing_comes_through() {
+    let mut cell = StateCell::new(Explosive(std::sync::Arc::new(Bomb)));
+    let update = Update::new(Bomb);
+    assert_eq!(cell.apply(&update), Err(StateFault::Panicked));
+    assert!(cell.snapshot().is_none(), "nothing half changed stays");
+    drop(update);
+    drop(cell);
+    drop(StateCell::new(Explosive(std::sync::Arc::new(Bomb))));
+}

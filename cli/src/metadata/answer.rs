@@ -57,7 +57,13 @@ impl Refusal {
             ok: False,
             error: error.name(),
             detail: error.to_string(),
-            rider: (*rider != keyway_rider::Rider::Unreadable).then(|| rider.into()),
+            // Only an envelope that could be opened has something to say.
+            rider: match rider {
+                keyway_rider::Rider::Dropped | keyway_rider::Rider::Present(_) => {
+                    Some(rider.into())
+                }
+                _ => None,
+            },
         }
     }
 }

@@ -12,9 +12,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use keyway_core::{CommitReason, PartitionSlot, Restored, Timestamp};
+use keyway_core::{CommitReason, PartitionSlot, Timestamp};
 
-use super::restore::RestoreAnswer;
+use super::restore::{Found, RestoreAnswer};
 use super::{PollLoop, RestoreJob, log_refusal};
 use crate::context::Fence;
 use crate::kafka::{SourceEvent, Start, TopicPartition};
@@ -235,7 +235,7 @@ impl PollLoop {
         }
     }
 
-    fn finish_restore(&mut self, found: Vec<(PartitionSlot, Restored)>, now: Timestamp) {
+    fn finish_restore(&mut self, found: Vec<(PartitionSlot, Found)>, now: Timestamp) {
         let Stage::Restoring {
             job,
             cancelled,
@@ -248,7 +248,7 @@ impl PollLoop {
         let mut late = Vec::new();
         for (slot, name) in partitions {
             match found.iter().find(|(restored, _)| *restored == slot) {
-                Some((_, restored)) => starts.push(self.take_over(slot, &name, restored, now)),
+                Some((_, found)) => starts.push(self.take_over(slot, &name, found, now)),
                 None => late.push((slot, name)),
             }
         }
@@ -281,7 +281,7 @@ impl PollLoop {
         }
     }
 
-    fn finish_late(&mut self, job: u64, found: Vec<(PartitionSlot, Restored)>, now: Timestamp) {
+    fn finish_late(&mut self, job: u64, found: Vec<(PartitionSlot, Found)>, now: Timestamp) {
         for (slot, restored) in found {
             let waiting = self
                 .state
@@ -307,9 +307,10 @@ impl PollLoop {
         &mut self,
         slot: PartitionSlot,
         name: &TopicPartition,
-        restored: &Restored,
+        found: &Found,
         now: Timestamp,
     ) -> Start {
+        let restored = &found.restored;
         let fence = self.fences.then(|| self.group.member()).flatten();
         let fence = fence
             .and_then(|member| u64::try_from(member.generation).ok())
@@ -322,6 +323,7 @@ impl PollLoop {
             partition: name.clone(),
             offset: restored.committed.unwrap_or(restored.start).get(),
             rider: restored.rider.clone(),
+            map_discarded: found.map_discarded,
         });
         if let Some(state) = state {
             self.core.attach_state(slot, state);
@@ -398,7 +400,7 @@ impl PollLoop {
             // the end will not have committed it. Before the end is begun nobody asks: whoever has the
             // partition next runs it again.
             self.state.left_uncommitted |=
-                self.state.shutdown.is_some() && !self.core.is_clean(*slot);
+                self.state.shutdown.is_some() && !self.core.is_committed(*slot);
             self.state.rebalancing.forget_late(*slot);
             self.owned.remove(*slot);
             self.slots.set_epoch(*slot, None);

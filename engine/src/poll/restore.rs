@@ -49,7 +49,14 @@ pub(crate) struct RestoreJob {
 #[derive(Debug)]
 pub(crate) struct RestoreAnswer {
     pub(crate) id: u64,
-    pub(crate) restored: Vec<(PartitionSlot, Result<Restored, StopReason>)>,
+    pub(crate) restored: Vec<(PartitionSlot, Result<Found, StopReason>)>,
+}
+
+/// Where a partition starts, and whether a map beside the committed offset is not used.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    pub(crate) restored: Restored,
+    pub(crate) map_discarded: bool,
 }
 
 /// How long one question to the brokers may take before it is asked again.
@@ -195,10 +202,14 @@ impl Restorer {
         partition: &TopicPartition,
         facts: &Facts,
         settled: bool,
-    ) -> Option<Result<Restored, StopReason>> {
-        let (placed, discarded) = place(facts, &self.policy);
+    ) -> Option<Result<Found, StopReason>> {
+        let (restored, discarded) = place(facts, &self.policy);
+        let found = Found {
+            restored,
+            map_discarded: discarded.is_some(),
+        };
         let Some(discarded) = discarded else {
-            return Some(Ok(placed));
+            return Some(Ok(found));
         };
         if discarded.reason == PAST_LOG_END && !settled {
             return None;
@@ -220,7 +231,7 @@ impl Restorer {
             detail = discarded.detail,
             "committed metadata is ignored: what was complete above the offset runs again"
         );
-        Some(Ok(placed))
+        Some(Ok(found))
     }
 }
 
@@ -230,7 +241,7 @@ struct OpenJob {
     next_at: Instant,
     backoff: Duration,
     unanswered: Vec<(PartitionSlot, TopicPartition)>,
-    answers: Vec<(PartitionSlot, Result<Restored, StopReason>)>,
+    answers: Vec<(PartitionSlot, Result<Found, StopReason>)>,
 }
 
 impl OpenJob {
@@ -248,7 +259,7 @@ impl OpenJob {
     }
 
     /// The answers, once they are all there or the others have been waited for long enough.
-    fn take_answers(&mut self) -> Vec<(PartitionSlot, Result<Restored, StopReason>)> {
+    fn take_answers(&mut self) -> Vec<(PartitionSlot, Result<Found, StopReason>)> {
         if self.unanswered.is_empty() || self.since.elapsed() >= TOGETHER {
             std::mem::take(&mut self.answers)
         } else {
@@ -313,6 +324,14 @@ fn place(facts: &Facts, policy: &RestorePolicy) -> (Restored, Option<Discarded>)
     let (map, discarded) = match map_of(metadata, facts, policy) {
         Ok(map) => (map, None),
         Err(discarded) => (None, Some(discarded)),
+    };
+    let is_of_another_log = discarded
+        .as_ref()
+        .is_some_and(|discarded| discarded.reason == PAST_LOG_END);
+    let rider = match rider {
+        Rider::None => Rider::None,
+        _ if is_of_another_log => Rider::Unreadable,
+        rider => rider,
     };
     let from = committed.max(at(start));
     if from > committed {
@@ -480,6 +499,41 @@ mod tests {
         let (restored, discarded) = place(&facts(Some(100), &text(), (0, 109)), &POLICY);
         assert_eq!(discarded.expect("discarded").reason, PAST_LOG_END);
         assert_eq!((restored.start.get(), restored.map.is_none()), (100, true));
+    }
+
+    /// The same behind a rider.
+    fn text_with_rider() -> Vec<u8> {
+        let map = HoleMap::new(at(100), 109, [OffsetRange::single(at(100))]).expect("a map");
+        let rider = keyway_rider::RiderBytes::new(b"hi".to_vec()).expect("a rider");
+        let map = keyway_rider::CommitMap::new(&map, &keyway_offsets::Limits::default());
+        map.with(&keyway_rider::Offer::Rider(rider))
+            .text
+            .into_bytes()
+    }
+
+    #[test]
+    fn a_rider_is_handed_over_unless_it_is_of_another_log() {
+        let rider = |committed, range| {
+            place(&facts(Some(committed), &text_with_rider(), range), &POLICY)
+                .0
+                .rider
+        };
+        assert_eq!(rider(100, (0, 110)), Rider::Present(b"hi".to_vec()));
+        assert_eq!(
+            rider(100, (0, 109)),
+            Rider::Unreadable,
+            "its map reaches past the end"
+        );
+        assert_eq!(rider(100, (0, 99)), Rider::Unreadable, "its offset does");
+        let mut mirrored = facts(Some(100), &text_with_rider(), (0, 200));
+        mirrored.committed.leader_epoch = None;
+        let policy = RestorePolicy {
+            maps_without_epoch: MapsWithoutEpoch::Discard,
+            ..POLICY
+        };
+        let (restored, discarded) = place(&mirrored, &policy);
+        assert_eq!(restored.rider, Rider::Present(b"hi".to_vec()));
+        assert!(discarded.is_some() && restored.map.is_none());
     }
 
     #[test]

@@ -99,6 +99,7 @@ impl PollLoop {
         if !finished && !time_is_up {
             return false;
         }
+        self.core.begin_last_commit();
         if self.core.is_all_clean() {
             return true;
         }
@@ -171,7 +172,7 @@ impl PollLoop {
             fetched_bytes: self.source.fetched_bytes(),
             left_open: open,
             left_running: 0,
-            all_committed: self.core.is_all_clean() && !self.state.left_uncommitted,
+            all_committed: self.core.is_all_committed() && !self.state.left_uncommitted,
         }
     }
 }

@@ -180,14 +180,27 @@ impl Slots {
 
     /// Tells that a partition's commits carry no state any more.
     pub(crate) fn state_lost(&self, slot: PartitionSlot, offset: Offset, fault: StateFault) {
-        riders::failed("wrong_update");
         let partition = self.partition(slot);
+        match fault {
+            StateFault::Panicked => riders::failed("state_panicked"),
+            StateFault::WrongType => riders::failed("wrong_update"),
+            // There is no state, or its maker panicked, which was told.
+            _ => {
+                tracing::error!(
+                    %partition,
+                    %offset,
+                    "a handler returned an update, and the partition has no state: updates need \
+                     `Builder::rider_state`, and a state that could be made"
+                );
+                return;
+            }
+        }
         tracing::error!(
             %partition,
             %offset,
             %fault,
             "an update that a handler returned was not taken: until the partition is assigned anew its commits say \
-             that the rider was dropped. Updates need `Builder::rider_state`, and its `RiderState::Update` is their type"
+             that the rider was dropped"
         );
     }
 

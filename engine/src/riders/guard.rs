@@ -14,6 +14,8 @@ pub(super) enum NoAnswer {
     Panicked(String),
     /// It took longer than it may.
     TimedOut,
+    /// The time was used up before it was its turn.
+    NotAsked,
     /// It is inside an earlier call still.
     Busy,
 }
@@ -69,7 +71,7 @@ impl Guard {
                     *late = None;
                 }
                 if Instant::now() >= deadline {
-                    return Err(NoAnswer::TimedOut);
+                    return Err(NoAnswer::NotAsked);
                 }
                 let (reply, answer) = crossbeam_channel::bounded(1);
                 // The thread ends only after this guard.
@@ -144,6 +146,6 @@ mod tests {
     fn past_the_deadline_nobody_is_called() {
         let mut guard = Guard::start().expect("a thread");
         let called = guard.call(Instant::now(), || panic!("called"));
-        assert_eq!(called, Err(NoAnswer::TimedOut));
+        assert_eq!(called, Err(NoAnswer::NotAsked));
     }
 }

@@ -76,6 +76,10 @@ pub struct Assigned {
     pub offset: i64,
     /// The rider.
     pub rider: Rider,
+    /// Whether the hole map beside it was not used, as [`BadMetadata::Ignore`](crate::BadMetadata::Ignore) or
+    /// [`MapsWithoutEpoch::Discard`](crate::MapsWithoutEpoch::Discard) say: what was complete above the offset runs
+    /// again, though the rider may have it already.
+    pub map_discarded: bool,
 }
 
 type Supplier = dyn Fn(&RiderContext) -> Option<Vec<u8>> + Send + Sync;
@@ -146,6 +150,14 @@ impl RiderSettings {
         }
     }
 
+    /// Who runs the application's code when commits are made.
+    pub(crate) fn guard(&self) -> std::io::Result<Guard> {
+        match self.riders {
+            Riders::None => Ok(Guard::inline()),
+            Riders::Supplier { .. } | Riders::State(_) => Guard::start(),
+        }
+    }
+
     /// Gives the application what was restored, before any record of the partition; the state that it makes of
     /// it, where it keeps one.
     pub(crate) fn hand_over(&self, assigned: &Assigned) -> Option<StateCell> {
@@ -171,15 +183,19 @@ pub(crate) fn state_maker<S: RiderState>(
 }
 
 fn guarded<T>(what: &str, assigned: &Assigned, call: impl FnOnce() -> T) -> Option<T> {
-    catch_unwind(AssertUnwindSafe(call))
-        .inspect_err(|panic| {
+    match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(value) => Some(value),
+        Err(panic) => {
             tracing::error!(
                 partition = %assigned.partition,
-                panic = panic_text(&**panic),
+                panic = panic_text(&*panic),
                 "{what} panicked when the partition was assigned"
             );
-        })
-        .ok()
+            // What was thrown is the application's, and may panic again when it is dropped.
+            let _ = catch_unwind(AssertUnwindSafe(|| drop(panic)));
+            None
+        }
+    }
 }
 
 /// Counts a rider that the application could not give.

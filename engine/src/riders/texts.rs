@@ -3,13 +3,15 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use keyway_core::{CommitPlan, Epoch, Missing, PartitionPlan, PartitionSlot, PlannedRider};
+use keyway_core::{
+    CommitPlan, CommitReason, Epoch, Missing, PartitionPlan, PartitionSlot, PlannedRider,
+};
 use keyway_offsets::Limits;
 use keyway_rider::{CommitMap, CommitText, Offer, Rider, RiderBytes, Rung, guaranteed_bytes};
 use rayon::prelude::*;
 
 use super::guard::{Guard, NoAnswer};
-use super::{RiderContext, RiderSettings, Riders, failed};
+use super::{RiderContext, RiderReason, RiderSettings, Riders, failed};
 use crate::kafka::TopicPartition;
 use crate::metrics;
 
@@ -19,6 +21,8 @@ pub(crate) struct Made {
     pub(crate) text: CommitText,
     /// What a reader of it finds.
     pub(crate) rider: Rider,
+    /// Why it goes without a rider, where one belongs.
+    dropped: Option<&'static str>,
     /// The map's bytes for each offset that it spans; `None` where there is no map.
     density: Option<f64>,
     /// Nothing but the rider could have changed, and it has not, or could not be had.
@@ -28,6 +32,9 @@ pub(crate) struct Made {
 impl Made {
     /// The broker has it.
     pub(crate) fn note_stored(&self, limits: &Limits) {
+        if let Some(reason) = self.dropped {
+            ::metrics::counter!(metrics::RIDER_DROPPED, "reason" => reason).increment(1);
+        }
         if let Some(bytes) = self.rider.bytes() {
             ::metrics::histogram!(metrics::RIDER_BYTES).record(bytes.len() as f64);
         }
@@ -81,15 +88,21 @@ impl Texts {
         parts
             .map(|((part, name), map)| {
                 let offer = self.offer(plan, part, name, &map, deadline);
+                let (offer, dropped) = match offer {
+                    Ok(offer) => (offer, None),
+                    Err(reason) => (Offer::Marker, Some(reason)),
+                };
                 let density = map.density();
                 let text = map.with(&offer);
                 let rider = carried(&text, &offer);
-                let shed = offer != Offer::Nothing && !text.rung.has_rider();
+                // What the broker has is still true, and worth more than a marker.
                 let is_unchanged = part.rider_only
-                    && (shed || stored(part.slot, part.epoch).as_ref() == Some(&rider));
+                    && (dropped.is_some()
+                        || stored(part.slot, part.epoch).as_ref() == Some(&rider));
                 Made {
                     text,
                     rider,
+                    dropped,
                     density,
                     is_unchanged,
                 }
@@ -97,7 +110,7 @@ impl Texts {
             .collect()
     }
 
-    /// What is to ride beside one map.
+    /// What is to ride beside one map, or why nothing can.
     fn offer(
         &mut self,
         plan: &CommitPlan,
@@ -105,12 +118,12 @@ impl Texts {
         name: &TopicPartition,
         map: &CommitMap,
         deadline: Instant,
-    ) -> Offer {
+    ) -> Result<Offer, &'static str> {
         let max_bytes = map.max_rider_bytes();
         let guaranteed_bytes = guaranteed_bytes(&plan.limits);
         let answer = match (&part.rider, &self.settings.riders) {
-            (PlannedRider::Nothing, _) => return Offer::Nothing,
-            (PlannedRider::Marker(Missing::NoSupplier), _) => return dropped("no_supplier"),
+            (PlannedRider::Nothing, _) => return Ok(Offer::Nothing),
+            (PlannedRider::Marker(Missing::NoSupplier), _) => return Err("no_supplier"),
             (PlannedRider::Ask, Riders::Supplier { supplier, .. }) => {
                 let supplier = Arc::clone(supplier);
                 let context = RiderContext {
@@ -118,48 +131,55 @@ impl Texts {
                     offset: part.map.base().get(),
                     max_bytes,
                     guaranteed_bytes,
-                    reason: plan.reason.into(),
+                    reason: match plan.reason {
+                        CommitReason::Periodic if part.rider_only => RiderReason::Refresh,
+                        reason => reason.into(),
+                    },
                 };
                 self.guard.call(deadline, move || supplier(&context))
             }
+            // The state has what is complete above the base; without the map that runs again, and would count twice.
+            (PlannedRider::State(_), _) if map.is_stripped() => return Err("map_stripped"),
             (PlannedRider::State(state), _) => {
                 let state = state.clone();
                 self.guard.call(deadline, move || state.encode(max_bytes))
             }
             // Told when it was lost.
             (PlannedRider::Marker(Missing::StateLost) | PlannedRider::Ask, _) => {
-                return dropped("state_lost");
+                return Err("state_lost");
             }
         };
         let bytes = match answer {
-            Ok(None) => return Offer::Nothing,
+            Ok(None) => return Ok(Offer::Nothing),
             Ok(Some(bytes)) => bytes,
-            Err(NoAnswer::Panicked(panic)) => return self.fail(name, "panicked", &panic),
+            Err(NoAnswer::Panicked(panic)) => return Err(self.fail(name, "panicked", &panic)),
             Err(NoAnswer::TimedOut) => {
-                return self.fail(name, "timed_out", "it took longer than `supplier_timeout`");
+                let fault = "it took longer than `supplier_timeout`";
+                return Err(self.fail(name, "timed_out", fault));
             }
             Err(NoAnswer::Busy) => {
-                return self.fail(name, "busy", "an earlier call has not returned");
+                return Err(self.fail(name, "busy", "an earlier call has not returned"));
             }
+            Err(NoAnswer::NotAsked) => return Err("not_asked"),
         };
         let len = bytes.len();
         match RiderBytes::new(bytes) {
-            Ok(rider) if len <= max_bytes => Offer::Rider(rider),
+            Ok(rider) if len <= max_bytes => Ok(Offer::Rider(rider)),
             // It kept to what is promised; the map has left no room for it.
-            Ok(_) if len <= guaranteed_bytes => dropped("no_room"),
+            Ok(_) if len <= guaranteed_bytes => Err("no_room"),
             Ok(_) => {
                 let fault = format!("{len} bytes where {max_bytes} were offered");
-                self.fail(name, "oversized", &fault)
+                Err(self.fail(name, "oversized", &fault))
             }
             Err(fault) => {
                 let reason = if len == 0 { "empty" } else { "oversized" };
-                self.fail(name, reason, &fault.to_string())
+                Err(self.fail(name, reason, &fault.to_string()))
             }
         }
     }
 
     /// The application could not give a rider.
-    fn fail(&mut self, name: &TopicPartition, reason: &'static str, fault: &str) -> Offer {
+    fn fail(&mut self, name: &TopicPartition, reason: &'static str, fault: &str) -> &'static str {
         failed(reason);
         let now = Instant::now();
         if self
@@ -171,17 +191,12 @@ impl Texts {
                 partition = %name,
                 reason,
                 fault,
-                "a commit goes without its rider; a reader finds that one was dropped. Further ones are counted, \
-                 and not told of for 30 s"
+                "a partition's rider could not be had; a commit that goes without it says that it was dropped. \
+                 Further ones are counted, and not told of for 30 s"
             );
         }
-        dropped(reason)
+        reason
     }
-}
-
-fn dropped(reason: &'static str) -> Offer {
-    ::metrics::counter!(metrics::RIDER_DROPPED, "reason" => reason).increment(1);
-    Offer::Marker
 }
 
 /// What a reader of `text` finds of a rider.

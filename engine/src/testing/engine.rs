@@ -394,6 +394,7 @@ impl TestEngine {
     }
 
     fn finish_now(&mut self) {
+        self.life.begin_last_commit();
         self.life
             .commit(&mut self.log, CommitReason::Shutdown, None);
         let report = self.life.report();

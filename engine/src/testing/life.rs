@@ -186,6 +186,7 @@ impl Life {
             partition: partition.clone(),
             offset: restored.committed.unwrap_or(restored.start).get(),
             rider: restored.rider.clone(),
+            map_discarded: false,
         });
         if let Some(state) = state {
             self.core.attach_state(slot, state);
@@ -236,6 +237,10 @@ impl Life {
         let slots = slot.as_ref().map(<[PartitionSlot; 1]>::as_slice);
         self.core.commit_now(reason, slots, self.now());
         self.carry_out(log);
+    }
+
+    pub(super) fn begin_last_commit(&mut self) {
+        self.core.begin_last_commit();
     }
 
     /// Ends an assignment; late results of it have no effect.
@@ -477,7 +482,7 @@ impl Life {
             fetched_bytes: 0,
             left_open: self.core.load().0,
             left_running: self.running(),
-            all_committed: self.core.is_all_clean(),
+            all_committed: self.core.is_all_committed(),
         }
     }
 

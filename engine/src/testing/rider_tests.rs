@@ -356,6 +356,52 @@ fn a_state_that_gets_an_update_of_another_type_is_lost_and_the_records_are_not()
     assert_eq!(engine.committed("t", 0).expect("a commit").offset, 1);
 }
 
+#[test]
+fn a_state_never_rides_without_its_map() {
+    // The map of what the handler lets through takes more than twelve characters.
+    let builder = wish()
+        .metadata_limit(12)
+        .metadata_threshold(1.0)
+        .rider_state(restored)
+        .handler(|record: &Record| match record.offset() {
+            0 => Outcome::Retry {
+                after: Some(3_600 * SECOND),
+            },
+            _ => Outcome::done_with(1_u64),
+        });
+    let mut engine = engine(builder);
+    for key in 0..100 {
+        engine.feed("t", 0, key.to_string(), "v");
+    }
+    engine.run().advance(SECOND);
+    let commit = engine.committed("t", 0).expect("a commit");
+    assert_eq!(
+        (commit.offset, &commit.rider),
+        (0, &Rider::Dropped),
+        "{commit:?}"
+    );
+}
+
+#[test]
+fn the_last_commit_asks_for_a_rider_that_changed_while_nothing_else_did() {
+    let value = Arc::new(Mutex::new(1_u8));
+    let source = Arc::clone(&value);
+    let (builder, _) = supplier(move |_| Some(vec![*source.lock().expect("lock")]));
+    let mut engine = engine(builder);
+    engine
+        .feed("t", 0, "k", "v")
+        .feed("t", 1, "k", "v")
+        .run()
+        .advance(SECOND);
+    *value.lock().expect("lock") = 2;
+    engine.advance(SECOND);
+    assert_eq!(rider(&engine, 0), present(&[1]), "nothing to commit");
+    engine.revoke("t", 0);
+    assert_eq!(rider(&engine, 0), present(&[2]));
+    engine.stop(SECOND).expect("an orderly end");
+    assert_eq!(rider(&engine, 1), present(&[2]));
+}
+
 // ---- configuration ----
 
 #[test]
