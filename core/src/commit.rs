@@ -143,7 +143,7 @@ impl<P, G: Gate<P>> Core<P, G> {
         let dirty = self
             .partitions
             .iter()
-            .filter(|partition| partition.is_dirty());
+            .filter(|partition| partition.is_dirty() || partition.owes_rider());
         dirty.map(|partition| partition.committed.not_before).min()
     }
 
@@ -185,7 +185,7 @@ impl<P, G: Gate<P>> Core<P, G> {
             if slots.is_some_and(|slots| !slots.contains(&slot))
                 || partition.committed.not_before > now
             {
-                left_dirty |= !rider_only;
+                left_dirty |= !rider_only || partition.owes_rider();
                 continue;
             }
             // The version is read with the snapshot: offset, map and version are one moment.
@@ -295,7 +295,7 @@ impl<P, G: Gate<P>> Core<P, G> {
         if answer.answer != CommitAnswer::Stored && mutated(Mutant::RefusalForgotten) {
             partition.committed.stored = version;
         }
-        if partition.is_dirty() {
+        if partition.is_dirty() || partition.owes_rider() {
             self.commits.changed = true;
             let retry_at = partition.committed.not_before.max(now);
             let settled = matches!(

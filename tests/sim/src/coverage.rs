@@ -41,6 +41,7 @@ events! {
     MapStripped: "a map did not fit and was left out",
     RiderCommitted: "a state rode beside a map",
     RiderShed: "a state had no room beside a map",
+    RiderUnchanged: "a supplier said what it had said before",
     RiderRestored: "a state was restored",
     WindowFull: "a map reached the widest window",
     CapLearned: "a smaller cap was learned from the broker",

@@ -98,11 +98,13 @@ impl Scenario {
                     .map(|_| draw_route(rng, with_batches))
                     .collect(),
                 limits,
-                riders: if rng.chance(500) {
-                    RiderSource::State
-                } else {
-                    RiderSource::None
-                },
+                // A refresh comes for ever, so that nothing would ever come to rest: it has tests of its own.
+                riders: rng.pick(&[
+                    RiderSource::None,
+                    RiderSource::State,
+                    RiderSource::State,
+                    RiderSource::Supplier { refresh: None },
+                ]),
                 buffers: draw_buffers(rng),
                 commit: CommitConfig {
                     interval: Duration::from_micros(rng.pick(&[0, 500, 5_000, 50_000])),

@@ -16,17 +16,13 @@ pub(crate) fn is_this_moment(assignment: &Assignment, log: &Log, plan: &Partitio
         )
     })?;
     if let PlannedRider::State(state) = &plan.rider {
-        let tally = assignment.tally;
-        ensure(
-            state.encode(usize::MAX) == Some(tally.bytes()),
-            "snapshot",
-            || {
-                format!(
-                    "{}: the rider of {:?} is not {tally:?}",
-                    plan.slot, plan.map
-                )
-            },
-        )?;
+        let tally = &assignment.tally;
+        ensure(state.encode(0) == Some(tally.bytes()), "snapshot", || {
+            format!(
+                "{}: the rider of {:?} is not {tally:?}",
+                plan.slot, plan.map
+            )
+        })?;
     }
     let claimed = plan.leader_epoch.unwrap_or(-1);
     let last = log

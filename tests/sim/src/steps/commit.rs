@@ -49,8 +49,21 @@ pub(super) fn send(world: &mut World, index: usize) -> Check {
             continue;
         }
         let map = CommitMap::new(&partition.map, &plan.limits);
-        let offer = rider::offer(partition, &map);
+        let offer = rider::offer(partition, &map, world.steps as u64);
         let text = map.with(&offer);
+        if partition.rider_only && world.rng.chance(500) {
+            world.coverage.note(Event::RiderUnchanged);
+            continue;
+        }
+        if let Some(offset) = rider::counted_twice(partition, &text) {
+            return Err(Violation {
+                invariant: "rider",
+                detail: format!(
+                    "{} has {offset} in its state and not in {:?}",
+                    partition.slot, text.rung
+                ),
+            });
+        }
         match text.rung {
             Rung::MarkerAndMap | Rung::MarkerOnly => world.coverage.note(Event::RiderShed),
             rung if rung.has_rider() => world.coverage.note(Event::RiderCommitted),
@@ -142,8 +155,12 @@ fn finished<'a>(
         .partitions
         .iter()
         .map(|partition| {
-            let (answer, entry) = answer_of(partition.slot.index(), partition.epoch)
-                .unwrap_or((CommitAnswer::Superseded, None));
+            let (answer, entry) = answer_of(partition.slot.index(), partition.epoch).unwrap_or(
+                match partition.rider_only {
+                    true => (CommitAnswer::Unchanged, None),
+                    false => (CommitAnswer::Superseded, None),
+                },
+            );
             PartitionAnswer {
                 slot: partition.slot,
                 epoch: partition.epoch,

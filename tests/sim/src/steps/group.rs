@@ -159,7 +159,9 @@ pub(super) fn assign(world: &mut World, partition: usize) -> Check {
     let epoch = member.core.assigned(slot, &restored, now);
     let tally = Tally::restored(&restored.rider);
     if world.scenario.core.riders == RiderSource::State {
-        member.core.attach_state(slot, StateCell::new(tally));
+        member
+            .core
+            .attach_state(slot, StateCell::new(tally.clone()));
     }
     if tally != Tally::default() {
         world.coverage.note(Event::RiderRestored);
@@ -358,6 +360,7 @@ pub(crate) fn begin_stop(world: &mut World, m: usize) {
 pub(super) fn stop_further(world: &mut World, m: usize) -> Check {
     let now = world.now;
     let member = &mut world.members[m];
+    member.core.begin_last_commit();
     if !member.core.is_all_clean() && member.last_tries < LAST_TRIES {
         member.last_try = Some(now);
         if member
