@@ -67,7 +67,7 @@ impl Group {
         if changes.is_empty() {
             return Ok(Vec::new());
         }
-        self.check_stopped()?;
+        self.ensure_stopped()?;
         self.check_unmoved(changes)?;
         let mut sent: Vec<Sent> = Vec::with_capacity(changes.len());
         let mut stopped_by = None;
@@ -79,7 +79,7 @@ impl Group {
                 continue;
             }
             // The last thing before the request.
-            match self.check_stopped() {
+            match self.ensure_stopped() {
                 Err(error) if sent.is_empty() => return Err(error),
                 Err(error) => {
                     let reason = error.to_string();
@@ -117,7 +117,11 @@ impl Group {
         }
     }
 
-    fn check_stopped(&self) -> Result<(), GroupError> {
+    /// Asks whether the group stands still.
+    ///
+    /// # Errors
+    /// When it does not, when that can't be told, or when there is no answer.
+    pub fn ensure_stopped(&self) -> Result<(), GroupError> {
         let state = self.state()?;
         let group = self.id().to_owned();
         match state.liveness() {
