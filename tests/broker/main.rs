@@ -6,6 +6,7 @@
 mod commits;
 mod ending;
 mod foreign;
+mod group;
 mod harness;
 mod holes;
 mod identity;

@@ -8,10 +8,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use keyway_tests::checker::{Evidence, Rules, judge};
 use keyway_tests::cluster::Cluster;
+use keyway_tests::command::Running;
 use keyway_tests::event_log::{EventLog, note_killed};
 use keyway_tests::wait;
-
-use crate::command::Running;
 
 const PARTITIONS: i32 = 6;
 const KEYS: usize = 500;
