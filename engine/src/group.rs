@@ -25,7 +25,8 @@
 mod rewrite;
 
 use std::fmt::Write as _;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::ClientConfig;
 use crate::kafka::{self, ClientError, ConfigError, Outsider, TopicPartition};
@@ -34,6 +35,9 @@ pub use rewrite::{NotRewritten, Rewrite};
 
 /// Partitions in one question: an answer with 4,096 characters for each is some megabytes.
 const ASKED_AT_ONCE: usize = 1_000;
+
+/// The wait before a question is repeated.
+const ASKED_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 /// A group, from outside. Every call is bounded; dropping it waits for nothing.
 #[derive(Debug)]
@@ -214,10 +218,8 @@ impl Group {
     /// # Errors
     /// When there is no answer, or no right to it.
     pub fn state(&self) -> Result<GroupState, GroupError> {
-        let described = self.outsider.describe(self.timeout);
-        described
-            .map(|described| GroupState::of(&described))
-            .map_err(|error| self.failed("the group's state", error))
+        let described = self.ask("the group's state", |left| self.outsider.describe(left))?;
+        Ok(GroupState::of(&described))
     }
 
     /// The commits of the group in all topics that this client may see, by topic and partition; partitions without
@@ -226,10 +228,9 @@ impl Group {
     /// # Errors
     /// When there is no answer.
     pub fn commits(&self) -> Result<PerPartition<Commit>, GroupError> {
-        let partitions = self
-            .outsider
-            .partitions(self.timeout)
-            .map_err(|error| self.failed("the cluster's topics", error))?;
+        let partitions = self.ask("the cluster's topics", |left| {
+            self.outsider.partitions(left)
+        })?;
         let answers = self.commits_of(&partitions)?;
         let found = |(partition, answer): (_, Result<Option<Commit>, _>)| {
             answer
@@ -245,10 +246,9 @@ impl Group {
     ) -> Result<PerPartition<Option<Commit>>, GroupError> {
         let mut all = Vec::with_capacity(partitions.len());
         for some in partitions.chunks(ASKED_AT_ONCE) {
-            let answers = self
-                .outsider
-                .committed(some, self.timeout)
-                .map_err(|error| self.failed("the group's commits", error))?;
+            let answers = self.ask("the group's commits", |left| {
+                self.outsider.committed(some, left)
+            })?;
             all.extend(answers.into_iter().map(|(partition, answer)| {
                 let commit = answer.map(|committed| {
                     committed.offset.map(|offset| Commit {
@@ -270,13 +270,34 @@ impl Group {
     pub fn log_ends(&self, partitions: &[TopicPartition]) -> Result<PerPartition<i64>, GroupError> {
         let mut all = Vec::with_capacity(partitions.len());
         for some in partitions.chunks(ASKED_AT_ONCE) {
-            all.extend(
-                self.outsider
-                    .log_ends(some, self.timeout)
-                    .map_err(|error| self.failed("the ends of the logs", error))?,
-            );
+            all.extend(self.ask("the ends of the logs", |left| {
+                self.outsider.log_ends(some, left)
+            })?);
         }
         Ok(all)
+    }
+
+    /// Asks until there is an answer, or the time is over: a coordinator that moves or loads says so at once, and
+    /// librdkafka passes that on.
+    fn ask<T>(
+        &self,
+        about: &'static str,
+        question: impl Fn(Duration) -> Result<T, ClientError>,
+    ) -> Result<T, GroupError> {
+        let deadline = Instant::now() + self.timeout;
+        let mut left = self.timeout;
+        loop {
+            let error = match question(left) {
+                Ok(answer) => return Ok(answer),
+                Err(error) => error,
+            };
+            left = deadline.saturating_duration_since(Instant::now());
+            if !error.is_transient() || left <= ASKED_AGAIN_AFTER {
+                return Err(self.failed(about, error));
+            }
+            thread::sleep(ASKED_AGAIN_AFTER);
+            left -= ASKED_AGAIN_AFTER;
+        }
     }
 
     fn failed(&self, about: &'static str, error: ClientError) -> GroupError {
