@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use keyway::group::{Group, GroupError, Rewrite};
 use keyway_offsets::{DEFAULT_MAX_WINDOW, HoleMap, Offset, OffsetRange, encode, text};
 use keyway_rider::Rider;
 use keyway_tests::cluster::{Cluster, Committed, Config};
@@ -246,6 +247,100 @@ fn a_live_group_is_shown_live_and_not_rewritten() {
     }
 }
 
+/// What a broker does to the commit of somebody who is no member, while there are members. It is why `scrub` asks for
+/// them; `docs/decisions/0005-facts-about-librdkafka.md` has the answers.
+#[test]
+fn what_a_strangers_commit_does_to_a_live_group() {
+    for protocol in Protocol::ALL {
+        let world = World::new(1);
+        world.fill(10, 10);
+        world.fail(|_, offset| offset == 3);
+        let member = world.member("m").protocol(protocol).start();
+        world.until_finished(9);
+        wait::until("a commit with a hole", SOON, || {
+            (world.committed_holes() == [(3, 1)]).then_some(())
+        });
+        let refused = world
+            .cluster
+            .commit_as_other_program(&world.group, &world.topic, 0, 1, b"");
+        eprintln!("{protocol:?}: {refused:?}, {:?}", world.committed());
+        world.heal();
+        world.until_finished(10);
+        member.end();
+    }
+}
+
+#[test]
+fn a_crashed_member_counts_until_its_session_is_over() {
+    let world = World::new(1);
+    world.fill(10, 10);
+    let member = world
+        .member("m")
+        .with(|builder| builder.rider(|_| Some(RIDER.to_vec())))
+        .start();
+    world.until_finished(10);
+    wait::until("a commit with a rider", SOON, || {
+        let committed = world.committed();
+        let rider = committed.first().map(rider_of)?;
+        (committed[0].offset == 10 && rider != Rider::None).then_some(())
+    });
+    member.kill();
+    let refused = group(&world, "scrub", &["--yes"]);
+    assert_eq!(refused.json["error"]["name"], "group_live", "{refused:?}");
+    wait::until("the end of its session", SOON, || {
+        let shown = group(&world, "inspect", &[]);
+        (shown.json["live"] == json!(false)).then_some(())
+    });
+    let done = group(&world, "scrub", &["--yes"]);
+    assert_eq!(
+        (done.code, &done.json["changed"]),
+        (0, &json!(1)),
+        "{done:?}"
+    );
+}
+
+#[test]
+fn a_commit_that_has_moved_since_it_was_read_is_not_rewritten() {
+    let world = World::new(2);
+    let commit = |partition, offset, text: &[u8]| {
+        world
+            .cluster
+            .commit_as_other_program(&world.group, &world.topic, partition, offset, text)
+            .expect("the group has no members");
+    };
+    commit(0, 3, b"one");
+    commit(1, 3, b"two");
+    let mut client = world.client();
+    client.set("group.id", &world.group);
+    let group = Group::open(&client, SOON).expect("these properties can be used");
+    let changes: Vec<Rewrite> = group
+        .commits()
+        .expect("the broker answers")
+        .into_iter()
+        .map(|(partition, seen)| Rewrite {
+            partition,
+            seen: seen.expect("a commit"),
+            metadata: "new".to_owned(),
+        })
+        .collect();
+    for (offset, text) in [(4, &b"two"[..]), (3, b"other")] {
+        commit(1, offset, text);
+        match group.rewrite(&changes) {
+            Err(GroupError::Moved { partition }) => assert_eq!(partition.partition, 1),
+            other => panic!("{other:?}"),
+        }
+        let texts: Vec<_> = world
+            .committed()
+            .into_iter()
+            .map(|at| at.metadata)
+            .collect();
+        assert_eq!(texts, [b"one", text], "nothing was written");
+    }
+    commit(1, 3, b"two");
+    assert_eq!(group.rewrite(&changes), Ok(vec![Ok(()), Ok(())]));
+    assert!(world.committed().iter().all(|at| at.metadata == b"new"));
+}
+
 #[test]
 fn what_is_no_map_is_shown_with_its_error_and_left_alone() {
     let world = World::new(5);
@@ -395,8 +490,6 @@ fn a_broker_that_does_not_answer_is_told_in_time() {
 /// (`docs/decisions/0005-facts-about-librdkafka.md`).
 #[test]
 fn a_client_whose_requests_timed_out_ends_in_peace() {
-    use keyway::group::{Group, GroupError};
-
     let cluster = Cluster::with(Config::default());
     let topic = cluster.unique("topic");
     cluster.create_topic(&topic, 1, &[]);
