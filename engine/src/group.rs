@@ -18,9 +18,9 @@
 //! # }
 //! ```
 //!
-//! **A broker does not protect every live group from a stranger's commit**, so [`Group::rewrite`] asks first whether
-//! there are members, and asks again before each request. A member that joins between the question and the commit is
-//! not seen; what it commits then wins, since a rewrite is a commit like any other.
+//! [`Group::rewrite`] asks whether there are members before it writes, and again before each request, so that it can say
+//! what to do. What holds against a member that joins in between is the coordinator: Apache Kafka 4.1.1 refuses a plain
+//! commit of a stranger as soon as the group has members, under either protocol.
 
 mod rewrite;
 

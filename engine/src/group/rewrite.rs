@@ -20,6 +20,9 @@ const WRITTEN_AT_ONCE: usize = 500;
 /// 1 MiB.
 const CHARS_AT_ONCE: usize = 256 * 1024;
 
+/// What a stranger is told by the coordinator of a group with members.
+const NOT_A_MEMBER: &str = "UNKNOWN_MEMBER_ID";
+
 /// A new text for a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rewrite {
@@ -38,6 +41,11 @@ pub enum NotRewritten {
     /// The coordinator stored something else, or nothing.
     #[error("the coordinator answered {0}, and the new text is not there")]
     Refused(ErrorCode),
+    /// A member has joined since the question, and the coordinator takes commits of members only.
+    #[error(
+        "a member has joined meanwhile, the old text is still there: stop all members, and begin anew"
+    )]
+    Joined,
     /// Nobody knows: the request may still be stored.
     #[error(
         "no answer in time: the new text may still be stored. Inspect the group before anything else"
@@ -111,6 +119,7 @@ impl Group {
             .collect();
         match self.outsider.commit(&offsets, self.timeout) {
             Ok(Some(Ok(()))) => Ok(()),
+            Ok(Some(Err(code))) if code.name == NOT_A_MEMBER => Err(NotRewritten::Joined),
             Ok(Some(Err(code))) => Err(NotRewritten::Refused(code)),
             Ok(None) => Err(NotRewritten::Open),
             Err(error) => Err(NotRewritten::NotTried(error.to_string())),
