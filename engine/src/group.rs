@@ -3,12 +3,12 @@
 //!
 //! ```no_run
 //! use std::time::Duration;
-//! use keyway::group::{Group, Liveness};
+//! use keyway::group::{Group, Liveness, OpenTransactions};
 //!
 //! # fn main() -> Result<(), keyway::group::GroupError> {
 //! let mut client = keyway::ClientConfig::new();
 //! client.set("bootstrap.servers", "localhost:9092").set("group.id", "orders");
-//! let group = Group::open(&client, Duration::from_secs(10))?;
+//! let group = Group::open(&client, Duration::from_secs(10), OpenTransactions::LookPast)?;
 //! if group.state()?.liveness() == Liveness::Stopped {
 //!     for (partition, commit) in group.commits()? {
 //!         println!("{partition}: {:?}", commit.map(|commit| commit.offset));
@@ -45,6 +45,16 @@ pub struct Group {
     outsider: Outsider,
     /// The bound of one request.
     timeout: Duration,
+    transactions: OpenTransactions,
+}
+
+/// How commits are read that a transaction is about to replace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenTransactions {
+    /// The answer waits for their end, within the bound. For whoever goes on from what is read.
+    WaitFor,
+    /// The answer is what was committed before. For whoever only looks.
+    LookPast,
 }
 
 /// What a group has committed for a partition.
@@ -123,7 +133,7 @@ pub enum GroupError {
     /// librdkafka does not make a client of these properties.
     #[error("the Kafka client can't be made: {0}")]
     Client(ClientError),
-    /// Nobody answered in time: mostly the address is wrong, or brokers are down.
+    /// Nobody answered in time: mostly the address is wrong, brokers are down, or a transaction is open.
     #[error(
         "no answer about {about} within {within:?}: {detail}. See that the brokers are right and can be reached, or allow more time"
     )]
@@ -201,10 +211,16 @@ impl Group {
     ///
     /// # Errors
     /// When the properties can't be used.
-    pub fn open(client: &ClientConfig, timeout: Duration) -> Result<Self, GroupError> {
+    pub fn open(
+        client: &ClientConfig,
+        timeout: Duration,
+        transactions: OpenTransactions,
+    ) -> Result<Self, GroupError> {
+        let stable = transactions == OpenTransactions::WaitFor;
         Ok(Self {
-            outsider: Outsider::open(client)?.map_err(GroupError::Client)?,
+            outsider: Outsider::open(client, stable)?.map_err(GroupError::Client)?,
             timeout,
+            transactions,
         })
     }
 
@@ -223,7 +239,7 @@ impl Group {
     }
 
     /// The commits of the group in all topics that this client may see, by topic and partition; partitions without
-    /// one are left out. A partition that is part of an open transaction has an error.
+    /// one are left out.
     ///
     /// # Errors
     /// When there is no answer.
@@ -246,9 +262,13 @@ impl Group {
     ) -> Result<PerPartition<Option<Commit>>, GroupError> {
         let mut all = Vec::with_capacity(partitions.len());
         for some in partitions.chunks(ASKED_AT_ONCE) {
-            let answers = self.ask("the group's commits", |left| {
-                self.outsider.committed(some, left)
-            })?;
+            let about = match self.transactions {
+                OpenTransactions::WaitFor => {
+                    "the group's commits and the end of transactions that change them"
+                }
+                OpenTransactions::LookPast => "the group's commits",
+            };
+            let answers = self.ask(about, |left| self.outsider.committed(some, left))?;
             all.extend(answers.into_iter().map(|(partition, answer)| {
                 let commit = answer.map(|committed| {
                     committed.offset.map(|offset| Commit {

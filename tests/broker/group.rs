@@ -2,13 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use keyway::group::{Group, GroupError, Rewrite};
+use keyway::group::{Group, GroupError, OpenTransactions, Rewrite};
 use keyway_offsets::{DEFAULT_MAX_WINDOW, HoleMap, Offset, OffsetRange, encode, text};
 use keyway_rider::Rider;
 use keyway_tests::cluster::{Cluster, Committed, Config};
-use keyway_tests::command::{Answered, answer};
+use keyway_tests::command::{self, Answered, answer};
 use keyway_tests::wait;
 use keyway_tests::world::{CLEAN, Protocol, World, holes};
+use rdkafka::TopicPartitionList;
+use rdkafka::consumer::{BaseConsumer, Consumer as _};
+use rdkafka::producer::{BaseProducer, Producer as _};
 use rdkafka::types::RDKafkaErrorCode;
 use serde_json::{Value, json};
 
@@ -33,6 +36,11 @@ fn group_of(cluster: &Cluster, group: &str, verb: &str, more: &[&str]) -> Answer
     arguments.extend(["--group", group]);
     arguments.extend(more);
     answer(&arguments)
+}
+
+/// The first use builds the command.
+fn built_before_time_counts() {
+    command::keyway();
 }
 
 fn partitions(answered: &Answered) -> &Vec<Value> {
@@ -278,6 +286,7 @@ fn the_coordinator_refuses_the_commit_of_a_stranger_while_there_are_members() {
 
 #[test]
 fn a_crashed_member_counts_until_its_session_is_over() {
+    built_before_time_counts();
     let world = World::new(1);
     world.fill(10, 10);
     let member = world
@@ -318,7 +327,8 @@ fn a_commit_that_has_moved_since_it_was_read_is_not_rewritten() {
     commit(1, 3, b"two");
     let mut client = world.client();
     client.set("group.id", &world.group);
-    let group = Group::open(&client, SOON).expect("these properties can be used");
+    let group = Group::open(&client, SOON, OpenTransactions::WaitFor)
+        .expect("these properties can be used");
     let changes: Vec<Rewrite> = group
         .commits()
         .expect("the broker answers")
@@ -418,6 +428,61 @@ fn what_is_no_map_is_shown_with_its_error_and_left_alone() {
 }
 
 #[test]
+fn under_an_open_transaction_what_was_committed_before_is_shown_and_not_rewritten() {
+    let world = World::new(2);
+    world.fill(20, 20);
+    let commits = [(0, 1, &b"WAABYQ=="[..]), (1, 1, b"WAABYQ==")];
+    world
+        .cluster
+        .commit_all_as_other_program(&world.group, &world.topic, &commits)
+        .expect("the group has no members");
+    let producer: BaseProducer = world
+        .client()
+        .set("transactional.id", world.cluster.unique("open"))
+        .create()
+        .expect("a producer");
+    producer
+        .init_transactions(SOON)
+        .expect("a transactional id of our own");
+    producer.begin_transaction().expect("it is initialised");
+    let mut list = TopicPartitionList::new();
+    list.add_partition_offset(&world.topic, 0, rdkafka::Offset::Offset(2))
+        .expect("an offset");
+    let outsider: BaseConsumer = world
+        .client()
+        .set("group.id", &world.group)
+        .create()
+        .expect("a consumer");
+    let stranger = outsider.group_metadata().expect("it has a group");
+    producer
+        .send_offsets_to_transaction(&list, &stranger, SOON)
+        .expect("the group has no members");
+
+    let shown = group(&world, "inspect", &[]);
+    let offsets: Vec<_> = partitions(&shown)
+        .iter()
+        .map(|partition| &partition["committed"])
+        .collect();
+    assert_eq!((shown.code, offsets), (0, vec![&json!(1); 2]), "{shown:?}");
+    let refused = group(&world, "scrub", &["--yes", "--timeout", "2s"]);
+    assert_eq!(
+        (refused.code, &refused.json["error"]["name"]),
+        (1, &json!("no_answer"))
+    );
+    assert!(refused.said.contains("transactions"), "{refused:?}");
+
+    producer
+        .abort_transaction(SOON)
+        .expect("a healthy coordinator");
+    let done = group(&world, "scrub", &["--yes"]);
+    assert_eq!(
+        (done.code, &done.json["changed"]),
+        (0, &json!(2)),
+        "{done:?}"
+    );
+}
+
+#[test]
 fn a_group_that_is_not_there_is_a_finding() {
     let cluster = Cluster::start();
     let nobody = cluster.unique("nobody");
@@ -471,6 +536,7 @@ fn texts_of_many_partitions_are_rewritten_in_several_requests() {
 
 #[test]
 fn a_broker_that_does_not_answer_is_told_in_time() {
+    built_before_time_counts();
     let cluster = Cluster::with(Config::default());
     let topic = cluster.unique("topic");
     cluster.create_topic(&topic, 1, &[]);
@@ -506,7 +572,8 @@ fn a_client_whose_requests_timed_out_ends_in_peace() {
     client.set("group.id", "g");
     let groups: Vec<Group> = (0..4)
         .map(|_| {
-            Group::open(&client, Duration::from_secs(1)).expect("these properties can be used")
+            Group::open(&client, Duration::from_secs(1), OpenTransactions::WaitFor)
+                .expect("these properties can be used")
         })
         .collect();
     for group in &groups {
@@ -530,6 +597,7 @@ fn a_client_whose_requests_timed_out_ends_in_peace() {
     );
     drop(groups);
     cluster.resume_node(1);
-    let group = Group::open(&client, SOON).expect("these properties can be used");
+    let group = Group::open(&client, SOON, OpenTransactions::WaitFor)
+        .expect("these properties can be used");
     wait::until("the broker answers again", SOON, || group.state().ok());
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::process::ExitCode;
 
-use keyway::group::{Commit, Group, GroupError, GroupState, Liveness};
+use keyway::group::{Commit, Group, GroupError, GroupState, Liveness, OpenTransactions};
 use keyway::{ClientError, TopicPartition};
 use keyway_offsets::{DEFAULT_CAP_CHARS, DEFAULT_MAX_WINDOW, HoleMap, Offset, picture};
 use serde::Serialize;
@@ -71,7 +71,7 @@ struct Partition {
 }
 
 pub(super) fn inspect(args: &Args, json: bool) -> Result<ExitCode, Fault> {
-    let group = args.target.open()?;
+    let group = args.target.open(OpenTransactions::LookPast)?;
     let commits = group.commits()?;
     let state = group.state();
     if let Err(error) = &state {

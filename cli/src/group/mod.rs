@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use keyway::ClientConfig;
-use keyway::group::{Group, GroupError};
+use keyway::group::{Group, GroupError, OpenTransactions};
 use keyway_rider::Rider;
 use serde::Serialize;
 
@@ -54,7 +54,7 @@ struct Target {
 }
 
 impl Target {
-    fn open(&self) -> Result<Group, Fault> {
+    fn open(&self, transactions: OpenTransactions) -> Result<Group, Fault> {
         let mut client = ClientConfig::new();
         self.properties.set(&mut client)?;
         for (property, option) in [(BROKERS, &self.brokers), (GROUP, &self.group)] {
@@ -63,7 +63,7 @@ impl Target {
             }
         }
         properties::check_named(&client)?;
-        Ok(Group::open(&client, self.timeout)?)
+        Ok(Group::open(&client, self.timeout, transactions)?)
     }
 }
 

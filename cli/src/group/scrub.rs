@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use keyway::TopicPartition;
-use keyway::group::{Commit, Group, GroupError, Rewrite};
+use keyway::group::{Commit, Group, GroupError, OpenTransactions, Rewrite};
 use keyway_offsets::{DEFAULT_MAX_WINDOW, Decoded, Offset};
 use keyway_rider::{Rider, without_rider};
 use serde::Serialize;
@@ -89,7 +89,7 @@ struct Partition {
 }
 
 pub(super) fn scrub(args: &Args, json: bool) -> Result<ExitCode, Fault> {
-    let group = args.target.open()?;
+    let group = args.target.open(OpenTransactions::WaitFor)?;
     let commits = chosen(&group, &args.topics)?;
     if let Some(place) = missing(&commits, args) {
         let group = group.id();

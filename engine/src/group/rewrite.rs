@@ -64,7 +64,8 @@ type Sent = Result<(), NotRewritten>;
 
 impl Group {
     /// Gives commits new texts, if the group stands still and each commit is still the one that was seen. Afterwards
-    /// each is read back. One result for each change, in order.
+    /// each is read back. One result for each change, in order. For a group that was opened to
+    /// [wait for transactions](super::OpenTransactions::WaitFor): the end of one would replace the new text.
     ///
     /// # Errors
     /// When nothing was written: the group is live or may be, a commit has moved, or there was no answer.

@@ -46,9 +46,17 @@ impl fmt::Debug for Outsider {
 }
 
 impl Outsider {
-    /// Makes the client. Nothing is asked yet.
-    pub(crate) fn open(config: &ClientConfig) -> Result<Result<Self, ClientError>, ConfigError> {
+    /// Makes the client. Nothing is asked yet. With `stable`, [`committed`](Self::committed) waits for open
+    /// transactions that are about to commit; else it answers what is there before their end.
+    pub(crate) fn open(
+        config: &ClientConfig,
+        stable: bool,
+    ) -> Result<Result<Self, ClientError>, ConfigError> {
         let mut config = prepare(config, Prefetch::default())?.client;
+        if !stable {
+            // All that librdkafka derives require-stable from.
+            config.set("isolation.level", "read_uncommitted");
+        }
         for property in OF_MEMBERS {
             config.remove(property);
         }
@@ -97,7 +105,7 @@ impl Outsider {
         }
     }
 
-    /// As [`GroupClient::committed`].
+    /// As [`GroupClient::committed`]. An open transaction of one partition holds the whole answer up.
     pub(crate) fn committed(
         &self,
         partitions: &[TopicPartition],

@@ -4,7 +4,7 @@ use super::*;
 use crate::kafka::{CommitOffset, Committed, Outsider};
 
 fn outsider(config: &ClientConfig) -> Outsider {
-    Outsider::open(config)
+    Outsider::open(config, true)
         .expect("these properties can be used")
         .expect("librdkafka takes them")
 }
