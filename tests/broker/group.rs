@@ -8,7 +8,7 @@ use keyway_rider::Rider;
 use keyway_tests::cluster::{Cluster, Committed, Config};
 use keyway_tests::command::{self, Answered, answer};
 use keyway_tests::wait;
-use keyway_tests::world::{CLEAN, Protocol, World, holes};
+use keyway_tests::world::{CLEAN, Member, Protocol, World, holes};
 use rdkafka::TopicPartitionList;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::producer::{BaseProducer, Producer as _};
@@ -210,21 +210,53 @@ fn scrub_all_empties_every_text_and_says_what_runs_again() {
     }
 }
 
+/// A member works on a group of this protocol; a record is stuck, and the commit has a hole there.
+fn live_with_a_hole(protocol: Protocol) -> (World<'static>, Member) {
+    let world = World::new(1);
+    world.fill(10, 10);
+    world.fail(|_, offset| offset == 3);
+    let member = world
+        .member("m")
+        .protocol(protocol)
+        .with(|builder| builder.rider(|_| Some(RIDER.to_vec())))
+        .start();
+    world.until_finished(9);
+    wait::until("a commit with a hole", SOON, || {
+        (world.committed_holes() == [(3, 1)]).then_some(())
+    });
+    (world, member)
+}
+
+/// A producer that has sent `offset` for partition 0 in a transaction, in the name of nobody; it is not ended.
+fn open_transaction(world: &World<'_>, offset: i64) -> BaseProducer {
+    let producer: BaseProducer = world
+        .client()
+        .set("transactional.id", world.cluster.unique("open"))
+        .create()
+        .expect("a producer");
+    producer
+        .init_transactions(SOON)
+        .expect("a transactional id of our own");
+    producer.begin_transaction().expect("it is initialised");
+    let mut list = TopicPartitionList::new();
+    list.add_partition_offset(&world.topic, 0, rdkafka::Offset::Offset(offset))
+        .expect("an offset");
+    let outsider: BaseConsumer = world
+        .client()
+        .set("group.id", &world.group)
+        .create()
+        .expect("a consumer");
+    let nobody = outsider.group_metadata().expect("it has a group");
+    producer
+        .send_offsets_to_transaction(&list, &nobody, SOON)
+        .expect("the coordinator takes them");
+    producer
+}
+
 #[test]
 fn a_live_group_is_shown_live_and_not_rewritten() {
     for protocol in Protocol::ALL {
-        let world = World::new(1);
-        world.fill(10, 10);
-        world.fail(|_, offset| offset == 3);
-        let member = world
-            .member("m")
-            .protocol(protocol)
-            .with(|builder| builder.rider(|_| Some(RIDER.to_vec())))
-            .start();
-        world.until_finished(9);
-        wait::until("a commit with a hole", SOON, || {
-            (world.committed_holes() == [(3, 1)]).then_some(())
-        });
+        let (world, member) = live_with_a_hole(protocol);
         let before = world.committed();
 
         let shown = group(&world, "inspect", &[]);
@@ -261,14 +293,7 @@ fn a_live_group_is_shown_live_and_not_rewritten() {
 #[test]
 fn the_coordinator_refuses_the_commit_of_a_stranger_while_there_are_members() {
     for protocol in Protocol::ALL {
-        let world = World::new(1);
-        world.fill(10, 10);
-        world.fail(|_, offset| offset == 3);
-        let member = world.member("m").protocol(protocol).start();
-        world.until_finished(9);
-        wait::until("a commit with a hole", SOON, || {
-            (world.committed_holes() == [(3, 1)]).then_some(())
-        });
+        let (world, member) = live_with_a_hole(protocol);
         let stranger = world
             .cluster
             .commit_as_other_program(&world.group, &world.topic, 0, 1, b"");
@@ -278,6 +303,20 @@ fn the_coordinator_refuses_the_commit_of_a_stranger_while_there_are_members() {
             "{protocol:?}"
         );
         assert_eq!(world.committed_holes(), [(3, 1)], "{protocol:?}");
+        world.heal();
+        world.until_finished(10);
+        member.end();
+    }
+}
+
+#[test]
+fn the_coordinator_takes_the_transaction_of_a_stranger_all_the_same() {
+    for protocol in Protocol::ALL {
+        let (world, member) = live_with_a_hole(protocol);
+        open_transaction(&world, 2)
+            .commit_transaction(SOON)
+            .expect("a healthy coordinator");
+        assert_eq!(world.committed()[0].offset, 2, "{protocol:?}");
         world.heal();
         world.until_finished(10);
         member.end();
@@ -436,27 +475,7 @@ fn under_an_open_transaction_what_was_committed_before_is_shown_and_not_rewritte
         .cluster
         .commit_all_as_other_program(&world.group, &world.topic, &commits)
         .expect("the group has no members");
-    let producer: BaseProducer = world
-        .client()
-        .set("transactional.id", world.cluster.unique("open"))
-        .create()
-        .expect("a producer");
-    producer
-        .init_transactions(SOON)
-        .expect("a transactional id of our own");
-    producer.begin_transaction().expect("it is initialised");
-    let mut list = TopicPartitionList::new();
-    list.add_partition_offset(&world.topic, 0, rdkafka::Offset::Offset(2))
-        .expect("an offset");
-    let outsider: BaseConsumer = world
-        .client()
-        .set("group.id", &world.group)
-        .create()
-        .expect("a consumer");
-    let stranger = outsider.group_metadata().expect("it has a group");
-    producer
-        .send_offsets_to_transaction(&list, &stranger, SOON)
-        .expect("the group has no members");
+    let producer = open_transaction(&world, 2);
 
     let shown = group(&world, "inspect", &[]);
     let offsets: Vec<_> = partitions(&shown)
