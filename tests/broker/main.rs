@@ -14,6 +14,7 @@ mod limit;
 mod logs;
 mod members;
 mod start;
+mod stranger;
 mod telemetry;
 mod topics;
 
