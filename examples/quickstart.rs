@@ -13,8 +13,9 @@
 use std::error::Error;
 use std::time::{Duration, Instant};
 
+use keyway::offsets::{HoleMap, picture};
 use keyway::{Engine, Keyway, Record, StartAt};
-use keyway_examples::{Cluster, Journal, Member, picture};
+use keyway_examples::{Cluster, Journal, Member};
 use tokio::time::sleep;
 
 const RECORDS: u64 = 6_000;
@@ -26,6 +27,14 @@ const CONCURRENCY: u32 = 100;
 async fn handle(record: Record) {
     let slow = record.offset() % 40 == 0;
     sleep(Duration::from_millis(if slow { 200 } else { 20 })).await;
+}
+
+/// What a partition has committed: the line of all its offsets, and in words.
+fn drawn(map: &HoleMap) -> String {
+    const CELLS: u32 = 60;
+    let line = picture(map, 0..RECORDS / PARTITIONS as u64, CELLS);
+    let above = map.span() - map.hole_count();
+    format!("{line}  {} done below, {above} above", map.base())
 }
 
 /// An engine that runs `handle`; `member` is told what happens.
@@ -65,10 +74,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         "Broken off in the middle: no last commit, no goodbye. What the broker holds of it:\n"
     );
     for (partition, map) in &crash.committed {
-        println!(
-            "  partition {partition}  {}",
-            picture(map, RECORDS / PARTITIONS as u64)
-        );
+        println!("  partition {partition}  {}", drawn(map));
     }
     println!(
         "\n  # done   + some of it done   . still to do   | the committed offset: all below is done\n"

@@ -1,7 +1,10 @@
 #![doc = include_str!("../README.md")]
 
 mod exit;
+mod group;
 mod metadata;
+mod properties;
+mod refusal;
 mod run;
 mod units;
 
@@ -24,7 +27,7 @@ struct Cli {
     #[command(subcommand)]
     command: Command,
 
-    /// Nothing but JSON: no progress on the terminal
+    /// Nothing but JSON: no progress, no table
     #[arg(long, global = true, display_order = 1000)]
     json: bool,
 }
@@ -34,6 +37,9 @@ enum Command {
     /// Read or write the metadata string beside a committed offset
     #[command(subcommand)]
     Metadata(metadata::Command),
+    /// Look into a consumer group of a cluster, and change what a stopped one has committed
+    #[command(subcommand)]
+    Group(group::Command),
     Run(Box<run::Args>),
 }
 
@@ -42,6 +48,7 @@ fn main() -> ExitCode {
     log_to_stderr();
     match cli.command {
         Command::Metadata(command) => metadata::execute(command),
+        Command::Group(command) => group::execute(&command, cli.json),
         Command::Run(args) => run::execute(*args, cli.json),
     }
 }

@@ -40,6 +40,16 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "more than a year".to_owned())
 }
 
+/// A duration that bounds a request: long enough for an answer, and no slip of the pen.
+pub(crate) fn timeout(text: &str) -> Result<Duration, String> {
+    const SHORTEST: Duration = Duration::from_millis(100);
+    const LONGEST: Duration = Duration::from_secs(3_600);
+    match duration(text)? {
+        timeout if (SHORTEST..=LONGEST).contains(&timeout) => Ok(timeout),
+        _ => Err("between 100ms and 1h".to_owned()),
+    }
+}
+
 /// A number of at least one.
 pub(crate) fn count(text: &str) -> Result<usize, String> {
     match text.parse() {

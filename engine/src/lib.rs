@@ -4,6 +4,7 @@ mod budget;
 mod builder;
 mod context;
 mod engine;
+pub mod group;
 mod handler;
 mod kafka;
 pub mod metrics;

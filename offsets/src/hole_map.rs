@@ -158,6 +158,25 @@ impl HoleMap {
             .is_some_and(|hole| hole.contains(offset))
     }
 
+    /// How many of the offsets from `from` up to but not including `to` are complete.
+    pub(crate) fn complete_within(&self, from: u64, to: u64) -> u64 {
+        let length = |from: u64, to: u64| to.saturating_sub(from);
+        let first = self
+            .holes
+            .partition_point(|hole| hole.last.position() < from);
+        let open: u64 = self.holes[first..]
+            .iter()
+            .take_while(|hole| hole.first.position() < to)
+            .map(|hole| {
+                length(
+                    hole.first.position().max(from),
+                    (hole.last.position() + 1).min(to),
+                )
+            })
+            .sum();
+        length(from, to.min(self.end)) - open
+    }
+
     /// The map once everything below `offset` is gone from the log: the base is raised to `offset` and
     /// on to the first incomplete one.
     #[must_use]

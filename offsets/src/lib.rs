@@ -6,6 +6,7 @@ mod error;
 mod hole_map;
 mod limits;
 mod offset;
+mod picture;
 pub mod text;
 mod tracker;
 
@@ -19,4 +20,5 @@ pub use error::{
 pub use hole_map::HoleMap;
 pub use limits::{DEFAULT_CAP_CHARS, DEFAULT_MAX_WINDOW, Limits, ThresholdRatio};
 pub use offset::{Offset, OffsetRange};
+pub use picture::picture;
 pub use tracker::{Received, Tracker};

@@ -102,7 +102,7 @@ pub fn read(committed: Offset, text: &[u8], max_window: u64) -> Metadata {
     }
 }
 
-fn read_payload(
+pub(crate) fn read_payload(
     committed: Offset,
     payload: &[u8],
     max_window: u64,

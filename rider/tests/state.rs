@@ -55,7 +55,9 @@ impl Drop for Bomb {
 
 /// Throws what panics when it is dropped, and panics itself when it is.
 #[derive(Clone)]
-struct Explosive(std::sync::Arc<Bomb>);
+struct Explosive {
+    _bomb: std::sync::Arc<Bomb>,
+}
 
 impl RiderState for Explosive {
     type Update = Bomb;
@@ -71,11 +73,15 @@ impl RiderState for Explosive {
 
 #[test]
 fn whatever_the_application_throws_or_drops_nothing_comes_through() {
-    let mut cell = StateCell::new(Explosive(std::sync::Arc::new(Bomb)));
+    let mut cell = StateCell::new(Explosive {
+        _bomb: std::sync::Arc::new(Bomb),
+    });
     let update = Update::new(Bomb);
     assert_eq!(cell.apply(&update), Err(StateFault::Panicked));
     assert!(cell.snapshot().is_none(), "nothing half changed stays");
     drop(update);
     drop(cell);
-    drop(StateCell::new(Explosive(std::sync::Arc::new(Bomb))));
+    drop(StateCell::new(Explosive {
+        _bomb: std::sync::Arc::new(Bomb),
+    }));
 }

@@ -6,6 +6,7 @@
 mod commits;
 mod ending;
 mod foreign;
+mod group;
 mod harness;
 mod holes;
 mod identity;
@@ -14,6 +15,7 @@ mod logs;
 mod members;
 mod riders;
 mod start;
+mod stranger;
 mod topics;
 
 use std::time::Duration;

@@ -10,10 +10,9 @@ use keyway_offsets::DEFAULT_MAX_WINDOW;
 use keyway_rider::{Rider, read};
 use keyway_tests::checker::{Evidence, Rules, judge};
 use keyway_tests::cluster::Cluster;
+use keyway_tests::command::Running;
 use keyway_tests::event_log::{EventLog, Kind, note_killed};
 use keyway_tests::wait;
-
-use crate::command::Running;
 
 const PARTITIONS: i32 = 6;
 const KEYS: usize = 500;

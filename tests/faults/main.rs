@@ -6,6 +6,5 @@
 //! | `KEYWAY_FAULT_ROUNDS` | kills; 3 by default, with 12,500 records for each, 150,000 at most. The long run: 12 |
 //! | `KEYWAY_FAULT_SEED` | the seed of a run that is to be repeated; printed by each |
 
-mod command;
 mod kills;
 mod riders;

@@ -11,7 +11,7 @@ use keyway_tests::cluster::Cluster;
 use keyway_tests::event_log::{EventLog, Kind};
 use keyway_tests::wait;
 
-use crate::command::Running;
+use keyway_tests::command::Running;
 
 const RECORDS: usize = 4_000;
 const KEYS: usize = 200;

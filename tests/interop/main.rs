@@ -4,3 +4,4 @@
 mod alone;
 mod carried;
 mod relay;
+mod riders;

@@ -3,6 +3,7 @@
 mod blocking;
 pub mod checker;
 pub mod cluster;
+pub mod command;
 pub mod event_log;
 mod hex;
 pub mod java;

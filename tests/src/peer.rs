@@ -16,7 +16,7 @@ use std::fs;
 use std::io::Read as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -28,6 +28,9 @@ use crate::{java, wait};
 /// A JVM's start, a group's join and a close that waits for a session: the bound for a run of the peer.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// The exit code of a peer whose engine has failed.
+const FAILED: i32 = 3;
+
 /// What is run, before it runs.
 #[derive(Debug, Clone)]
 pub struct Peer {
@@ -38,6 +41,7 @@ pub struct Peer {
     ordering: &'static str,
     commit_mode: &'static str,
     commit_interval: Duration,
+    session_timeout: Option<Duration>,
     held: Vec<(i32, i64)>,
 }
 
@@ -83,6 +87,7 @@ impl Peer {
             ordering: "KEY",
             commit_mode: "PERIODIC_CONSUMER_SYNC",
             commit_interval: Duration::from_millis(100),
+            session_timeout: None,
             held: Vec::new(),
         }
     }
@@ -114,6 +119,12 @@ impl Peer {
     /// The time between two commits.
     pub fn commit_interval(mut self, interval: Duration) -> Peer {
         self.commit_interval = interval;
+        self
+    }
+
+    /// How long the group waits for one that is gone without a word; Kafka's 45 s by default.
+    pub fn session_timeout(mut self, timeout: Duration) -> Peer {
+        self.session_timeout = Some(timeout);
         self
     }
 
@@ -172,6 +183,9 @@ impl Peer {
             &self.commit_interval.as_millis().to_string(),
         ]);
         command.args(["--commit-mode", self.commit_mode]);
+        if let Some(timeout) = self.session_timeout {
+            command.args(["--session-timeout-ms", &timeout.as_millis().to_string()]);
+        }
         command
             .args(["--hold", &held.join(",")])
             .arg("--output")
@@ -261,8 +275,28 @@ impl RunningPeer {
         }
     }
 
+    /// Waits until the Java engine has failed by itself.
+    ///
+    /// # Panics
+    /// When it ends in any other way, or not at all.
+    pub fn join_failed(self) -> Report {
+        let (status, report) = self.ended();
+        assert_eq!(status.code(), Some(FAILED), "{}", report.output);
+        report
+    }
+
     /// Waits until it has stopped by itself.
-    pub fn join(mut self) -> Report {
+    pub fn join(self) -> Report {
+        let (status, report) = self.ended();
+        assert!(
+            status.success(),
+            "the Java peer ended with {status}\n{}",
+            report.output
+        );
+        report
+    }
+
+    fn ended(mut self) -> (ExitStatus, Report) {
         let ended = wait::try_until(PATIENCE, || self.child.try_wait().expect("it is our child"));
         let Some(status) = ended else {
             let processed = self.processed().len();
@@ -272,15 +306,11 @@ impl RunningPeer {
                 self.output()
             );
         };
-        let output = self.output();
-        assert!(
-            status.success(),
-            "the Java peer ended with {status}\n{output}"
-        );
-        Report {
+        let report = Report {
             processed: self.processed(),
-            output,
-        }
+            output: self.output(),
+        };
+        (status, report)
     }
 
     /// What it wrote; complete once it has ended.

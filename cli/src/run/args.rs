@@ -9,6 +9,7 @@ use keyway_rider::RiderBytes;
 
 use super::generate::Generate;
 use super::handlers::HandlerKind;
+use crate::properties::Properties;
 use crate::units;
 
 /// The value of --brokers that stands for a broker inside the process.
@@ -84,13 +85,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     pub(super) events: Option<PathBuf>,
 
-    /// Read librdkafka's properties from a file, property=value a line; -X goes first
-    #[arg(long, value_name = "FILE")]
-    pub(super) config: Option<PathBuf>,
-
-    /// Set a property of librdkafka, may be repeated
-    #[arg(short = 'X', value_name = "PROPERTY=VALUE", value_parser = units::property)]
-    pub(super) properties: Vec<(String, String)>,
+    #[command(flatten)]
+    pub(super) properties: Properties,
 
     /// Fill the mock broker with N records under KEYS keys (0 for null keys) with values of SIZE bytes
     /// [default: 10000,100,100]

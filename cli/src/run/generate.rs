@@ -7,9 +7,9 @@ use keyway::rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use keyway::rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use keyway::testing::MockBroker;
 
-use super::Refusal;
 use super::args::Args;
 use super::config;
+use crate::refusal::Refusal;
 
 /// The group, unless one is named.
 pub(super) const GROUP: &str = "keyway-run";

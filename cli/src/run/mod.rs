@@ -29,28 +29,10 @@ use handlers::Gauge;
 use progress::Progress;
 use watch::Watch;
 
-use crate::exit;
-
-/// Why the engine did not get as far as running.
-enum Refusal {
-    /// The wish can't be met as it stands.
-    BadInput(String),
-    /// The machine or the file system failed.
-    Failed(String),
-}
+use crate::refusal::Refusal;
 
 pub(crate) fn execute(args: Args, json: bool) -> ExitCode {
-    match run(&args, json) {
-        Ok(code) => code,
-        Err(Refusal::BadInput(fault)) => {
-            eprintln!("keyway: {fault}");
-            exit::bad_input()
-        }
-        Err(Refusal::Failed(fault)) => {
-            eprintln!("keyway: {fault}");
-            exit::negative()
-        }
-    }
+    run(&args, json).unwrap_or_else(Refusal::report)
 }
 
 fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {

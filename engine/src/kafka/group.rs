@@ -407,7 +407,7 @@ impl GroupClient {
             .collect())
     }
 
-    fn log_offsets(
+    pub(super) fn log_offsets(
         &self,
         partitions: &[TopicPartition],
         spec: OffsetSpec,

@@ -19,7 +19,7 @@
 //!
 //! - `source` what the poll thread owns; `rebalance` its share in an assignment's life; `positions`
 //!   what was delivered, and two faults of librdkafka mended
-//! - `group` what other threads may ask and commit
+//! - `group` what other threads may ask and commit; `admin` what somebody may who is no member
 //! - `record` what a record gives; `token` what it shows to a broker that asks for OAUTHBEARER;
 //!   `native` all unsafe code
 //! - `config` which properties an application may set, `errors` and `statistics` what comes back
@@ -33,6 +33,7 @@
 //! 3. Each partition of a commit has its own answer, and no answer is an answer too.
 //! 4. The native client is never freed under a live record, and nobody waits for it.
 
+mod admin;
 mod close;
 mod config;
 mod errors;
@@ -52,6 +53,7 @@ mod token;
 use std::fmt;
 use std::sync::Arc;
 
+pub(crate) use admin::Outsider;
 pub(crate) use close::{LeaveOutcome, StaticMember};
 pub use config::ConfigError;
 pub(crate) use config::{Prefetch, Prepared, StartWish, prepare};
@@ -59,7 +61,7 @@ pub(crate) use errors::CommitCode;
 pub use errors::{ClientError, DeniedWhat, ErrorCode};
 pub(crate) use group::{CommitAnswer, CommitOffset, Committed, GroupClient, LogRange, NotSent};
 pub use mock::{MockBroker, MockError, MockFault, MockRequest};
-pub(crate) use native::NativeRecord;
+pub(crate) use native::{Description, NativeRecord};
 pub(crate) use record::{PartitionToken, RecordParts, Timestamp};
 pub(crate) use source::{Source, SourceConfig, SourceEvent, Start};
 pub use token::OauthToken;

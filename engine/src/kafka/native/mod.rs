@@ -30,5 +30,5 @@ pub(crate) use group::{HandOver, Protocol};
 pub(crate) use list::{Element, PartitionList};
 pub(crate) use message::NativeRecord;
 pub(crate) use mock::MockCluster;
-pub(crate) use queries::OffsetSpec;
+pub(crate) use queries::{Description, OffsetSpec};
 pub(crate) use raw::{Failure, name_of};

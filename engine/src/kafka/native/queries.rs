@@ -1,7 +1,7 @@
 //! Questions to the cluster. Those about logs and topics are librdkafka's admin requests, which
 //! answer each partition for itself and are split by broker there.
 
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::slice;
 use std::time::Duration;
 
@@ -34,6 +34,15 @@ impl OffsetSpec {
             Self::Time(millis) => millis,
         }
     }
+}
+
+/// What a group's coordinator says of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Description {
+    /// librdkafka's name of the state: `Stable`, `Empty`, .., `Unknown` for those that it has no name for.
+    pub(crate) state: String,
+    /// Members, those that have lately crashed included.
+    pub(crate) members: usize,
 }
 
 /// Options of one request.
@@ -110,6 +119,85 @@ impl Client {
         Failure::check(unsafe {
             raw::committed(self.handle(), partitions.as_ptr(), raw::millis(timeout))
         })
+    }
+
+    /// Every topic that this client may see, with its partitions.
+    pub(crate) fn topics(&self, timeout: Duration) -> Result<Vec<(String, Vec<i32>)>, Failure> {
+        let mut metadata = ptr::null();
+        // SAFETY: a live client and a place for the answer, which is written when the code is 0.
+        Failure::check(unsafe {
+            raw::metadata(
+                self.handle(),
+                1,
+                ptr::null_mut(),
+                &mut metadata,
+                raw::millis(timeout),
+            )
+        })?;
+        let mut topics = Vec::new();
+        // SAFETY: an answer that is ours: arrays of the lengths that stand beside them. Fields are read one by one,
+        // without a reference to a whole, since the errors in there may be numbers that their type does not list.
+        unsafe {
+            for topic in 0..usize::try_from((*metadata).topic_cnt).unwrap_or(0) {
+                let topic = (*metadata).topics.add(topic);
+                let count = usize::try_from((*topic).partition_cnt).unwrap_or(0);
+                let partitions = (0..count)
+                    .map(|partition| (*(*topic).partitions.add(partition)).id)
+                    .collect();
+                topics.extend(raw::owned((*topic).topic).map(|name| (name, partitions)));
+            }
+            sys::rd_kafka_metadata_destroy(metadata);
+        }
+        Ok(topics)
+    }
+
+    /// What the coordinator says of a group, whichever its protocol: librdkafka asks as of the consumer protocol
+    /// and, where there is no such group, as of the classic one.
+    pub(crate) fn describe_group(
+        &self,
+        group: &str,
+        timeout: Duration,
+    ) -> Result<Description, Failure> {
+        let group = raw::c_string(group)?;
+        let options = Options::new(
+            self,
+            rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBECONSUMERGROUPS,
+            timeout,
+        )?;
+        let queue = Queue::new(self);
+        let mut groups = [group.as_ptr()];
+        // SAFETY: live client, array of one C string, options and queue; the string is copied.
+        unsafe {
+            sys::rd_kafka_DescribeConsumerGroups(
+                self.handle(),
+                groups.as_mut_ptr(),
+                groups.len(),
+                options.0.as_ptr(),
+                queue.0.as_ptr(),
+            );
+        }
+        let event = answer(&queue, timeout)?;
+        // SAFETY: the result and all that it points to belong to the event, which lives to the end.
+        unsafe {
+            let result = sys::rd_kafka_event_DescribeConsumerGroups_result(event.0.as_ptr());
+            let mut count = 0;
+            let groups = if result.is_null() {
+                ptr::null_mut()
+            } else {
+                sys::rd_kafka_DescribeConsumerGroups_result_groups(result, &mut count)
+            };
+            let Some(&group) = array(groups.cast_const(), count).first() else {
+                return Err(Failure::of_code(
+                    sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR__BAD_MSG as i32,
+                ));
+            };
+            raw::peek_error(sys::rd_kafka_ConsumerGroupDescription_error(group))?;
+            Ok(Description {
+                state: raw::owned(raw::group_state_name(raw::group_state(group)))
+                    .unwrap_or_else(|| "Unknown".to_owned()),
+                members: sys::rd_kafka_ConsumerGroupDescription_member_count(group),
+            })
+        }
     }
 
     /// One offset of each partition's log; the list's offsets are [`OffsetSpec::as_offset`].

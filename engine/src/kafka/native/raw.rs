@@ -4,13 +4,13 @@ use std::ffi::{CStr, CString, c_char, c_int};
 use std::time::Duration;
 
 use rdkafka_sys::{
-    rd_kafka_error_t, rd_kafka_event_t, rd_kafka_resp_err_t, rd_kafka_t,
-    rd_kafka_topic_partition_list_t,
+    rd_kafka_ConsumerGroupDescription_t, rd_kafka_error_t, rd_kafka_event_t, rd_kafka_metadata,
+    rd_kafka_resp_err_t, rd_kafka_t, rd_kafka_topic_partition_list_t, rd_kafka_topic_t,
 };
 
 // The bindings declare these with the enum `rd_kafka_resp_err_t`. Brokers may send numbers that the
 // enum does not list, and such a value of the enum is undefined behaviour. An `int` is what the C
-// side passes.
+// side passes. The state of a group is likewise read as a number: a later librdkafka has more of them.
 #[allow(clashing_extern_declarations)]
 unsafe extern "C" {
     #[link_name = "rd_kafka_event_error"]
@@ -21,6 +21,18 @@ unsafe extern "C" {
         partitions: *mut rd_kafka_topic_partition_list_t,
         timeout_ms: c_int,
     ) -> c_int;
+    #[link_name = "rd_kafka_metadata"]
+    pub(super) fn metadata(
+        client: *mut rd_kafka_t,
+        all_topics: c_int,
+        only: *mut rd_kafka_topic_t,
+        metadata: *mut *const rd_kafka_metadata,
+        timeout_ms: c_int,
+    ) -> c_int;
+    #[link_name = "rd_kafka_ConsumerGroupDescription_state"]
+    pub(super) fn group_state(group: *const rd_kafka_ConsumerGroupDescription_t) -> c_int;
+    #[link_name = "rd_kafka_consumer_group_state_name"]
+    pub(super) fn group_state_name(state: c_int) -> *const c_char;
     #[link_name = "rd_kafka_error_code"]
     fn error_object_code(error: *const rd_kafka_error_t) -> c_int;
     #[link_name = "rd_kafka_err2name"]

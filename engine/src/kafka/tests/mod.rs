@@ -4,6 +4,7 @@ mod assignment;
 mod closing;
 mod commits;
 mod configuration;
+mod outsider;
 mod questions;
 mod reading;
 mod synthetic;

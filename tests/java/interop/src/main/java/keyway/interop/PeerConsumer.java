@@ -4,6 +4,7 @@ import io.confluent.parallelconsumer.ParallelConsumerOptions;
 import io.confluent.parallelconsumer.ParallelConsumerOptions.CommitMode;
 import io.confluent.parallelconsumer.ParallelConsumerOptions.ProcessingOrder;
 import io.confluent.parallelconsumer.ParallelStreamProcessor;
+import io.confluent.parallelconsumer.internal.AbstractParallelEoSStreamProcessor;
 import io.confluent.parallelconsumer.internal.DrainingCloseable.DrainingMode;
 import java.io.BufferedWriter;
 import java.io.IOException;
@@ -37,7 +38,8 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
  *
  * <p>Records named by --hold never complete: their handler waits for the stop and then fails. So what the peer commits
  * at its close has holes there. It stops after --stop-after-processed records and the next commit that follows, after
- * --until-idle-ms without a processed record, or when its input is closed, whichever comes first.
+ * --until-idle-ms without a processed record, or when its input is closed, whichever comes first. When the consumer fails
+ * by itself it ends with exit code 3 and the cause.
  */
 public final class PeerConsumer {
     /** What stops the peer, and what it waits for; guarded by itself. */
@@ -53,6 +55,12 @@ public final class PeerConsumer {
     }
 
     private static final Progress progress = new Progress();
+
+    /** The exit code when the consumer has failed by itself. */
+    private static final int FAILED = 3;
+
+    /** How often it is seen whether it has failed. */
+    private static final long LOOK_MILLIS = 100;
 
     /** Told by the client about each acknowledged commit. */
     public static final class Commits implements ConsumerInterceptor<byte[], byte[]> {
@@ -109,7 +117,7 @@ public final class PeerConsumer {
                 }
                 processed(record, lines, stopAfter);
             });
-            awaitStop(idle);
+            awaitStop(idle, (AbstractParallelEoSStreamProcessor<?, ?>) processor);
             // Held handlers fail now, otherwise the close would wait for them.
             stopping.countDown();
             processor.close(Duration.ofSeconds(30), DrainingMode.DONT_DRAIN);
@@ -127,6 +135,7 @@ public final class PeerConsumer {
         config.put(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "earliest");
         config.put(ConsumerConfig.ENABLE_AUTO_COMMIT_CONFIG, false);
         config.put(ConsumerConfig.ISOLATION_LEVEL_CONFIG, "read_committed");
+        config.put(ConsumerConfig.SESSION_TIMEOUT_MS_CONFIG, options.getOrDefault("--session-timeout-ms", "45000"));
         config.put(ConsumerConfig.INTERCEPTOR_CLASSES_CONFIG, List.of(Commits.class));
         return new KafkaConsumer<>(config, new ByteArrayDeserializer(), new ByteArrayDeserializer());
     }
@@ -180,22 +189,32 @@ public final class PeerConsumer {
         watcher.start();
     }
 
-    private static void awaitStop(long idleMillis) throws InterruptedException {
+    /** Ends the process when the consumer has failed, which it tells nobody. */
+    private static void awaitStop(long idleMillis, AbstractParallelEoSStreamProcessor<?, ?> processor)
+            throws InterruptedException {
         synchronized (progress) {
             while (true) {
+                if (processor.isClosedOrFailed()) {
+                    System.out.println("failed processed=" + progress.processed);
+                    Exception cause = processor.getFailureCause();
+                    if (cause != null) {
+                        cause.printStackTrace();
+                    }
+                    System.exit(FAILED);
+                }
                 boolean enough = progress.commitsThen >= 0 && progress.commits > progress.commitsThen;
                 if (progress.inputClosed || enough) {
                     return;
                 }
                 if (idleMillis < 0 || !progress.assigned) {
-                    progress.wait();
+                    progress.wait(LOOK_MILLIS);
                     continue;
                 }
                 long idleFor = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - progress.lastChange);
                 if (idleFor >= idleMillis) {
                     return;
                 }
-                progress.wait(idleMillis - idleFor);
+                progress.wait(Math.min(LOOK_MILLIS, idleMillis - idleFor));
             }
         }
     }

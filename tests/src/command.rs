@@ -2,17 +2,19 @@
 
 use std::env;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use keyway_tests::wait;
+use serde_json::Value;
+
+use crate::wait;
 
 /// The command of this workspace, built with the profile of this test.
-pub(crate) fn keyway() -> &'static Path {
+pub fn keyway() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
-        // target/<profile>/deps/faults-..
+        // target/<profile>/deps/<test>-..
         let test = env::current_exe().expect("the system knows what runs");
         let profile = test
             .ancestors()
@@ -35,13 +37,50 @@ pub(crate) fn keyway() -> &'static Path {
     })
 }
 
+/// How a command ended that answers with JSON.
+#[derive(Debug)]
+pub struct Answered {
+    /// The exit code.
+    pub code: i32,
+    /// What it wrote to stdout.
+    pub json: Value,
+    /// What it wrote to stderr.
+    pub said: String,
+}
+
+/// Runs the command to its end.
+///
+/// # Panics
+/// When it is killed by a signal, or does not answer with JSON.
+pub fn answer(arguments: &[&str]) -> Answered {
+    let output = output(arguments);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let code = output.status.code();
+    Answered {
+        code: code.unwrap_or_else(|| panic!("{arguments:?}: {}\n{said}", output.status)),
+        json: serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|error| panic!("{arguments:?}: {error}: {output:?}")),
+        said,
+    }
+}
+
+fn output(arguments: &[&str]) -> Output {
+    Command::new(keyway())
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .expect("it was built a moment ago")
+}
+
 /// A running command; killed when dropped.
-pub(crate) struct Running {
+#[derive(Debug)]
+pub struct Running {
     child: Child,
 }
 
 impl Running {
-    pub(crate) fn start(arguments: &[&str]) -> Running {
+    /// Starts it; what it answers is dropped.
+    pub fn start(arguments: &[&str]) -> Running {
         let child = Command::new(keyway())
             .args(arguments)
             .stdin(Stdio::null())
@@ -52,18 +91,18 @@ impl Running {
     }
 
     /// Its end, if that has come.
-    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+    pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().expect("it is our child")
     }
 
     /// Kills it with SIGKILL and waits until it is gone.
-    pub(crate) fn kill(mut self) {
+    pub fn kill(mut self) {
         self.child.kill().expect("it is our child");
         self.child.wait().expect("it is our child");
     }
 
     /// Waits for its end.
-    pub(crate) fn join(mut self, at_most: Duration) -> ExitStatus {
+    pub fn join(mut self, at_most: Duration) -> ExitStatus {
         wait::until("the end of the command", at_most, || self.ended())
     }
 }
