@@ -34,7 +34,7 @@
 //! engine.feed("orders", 0, "bob", "test order");
 //! engine.run();
 //! assert_eq!(engine.order_of("ann"), [0], "the book waits behind the order that was declined");
-//! engine.advance(Duration::from_secs(3));
+//! engine.advance(Duration::from_secs(5));
 //! assert_eq!(engine.order_of("ann"), [0, 0, 0, 1]);
 //! assert_eq!(engine.committed("orders", 0).map(|commit| commit.offset), Some(3));
 //! # Ok::<(), keyway::BuildError>(())

@@ -1,5 +1,6 @@
 //! Records into a topic: acknowledged by all replicas, in order, and with the offsets they got.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -9,6 +10,7 @@ use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _, ProducerContext
 use rdkafka::{ClientConfig, ClientContext, Message as _};
 
 use super::{Cluster, PATIENCE, unique};
+use crate::wait;
 
 /// A record to be produced. A tuple `(partition, key, value)` is one, too: `(Some(0), Some("key"), "value")`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -94,7 +96,27 @@ impl Cluster {
             false => producer.abort_transaction(PATIENCE),
         };
         ended.unwrap_or_else(|error| panic!("the transaction on {topic} did not end: {error}"));
+        self.await_markers(topic, &placed);
         placed
+    }
+
+    /// The coordinator answers before it has written the markers.
+    fn await_markers(&self, topic: &str, placed: &[Produced]) {
+        let mut last: BTreeMap<i32, i64> = BTreeMap::new();
+        for at in placed {
+            let offset = last.entry(at.partition).or_insert(at.offset);
+            *offset = at.offset.max(*offset);
+        }
+        wait::until("the transaction's markers", PATIENCE, || {
+            let ends = self.end_offsets(topic);
+            let is_there = |(partition, offset): (&i32, &i64)| {
+                usize::try_from(*partition)
+                    .ok()
+                    .and_then(|partition| ends.get(partition))
+                    .is_some_and(|end| *end > offset + 1)
+            };
+            last.iter().all(is_there).then_some(())
+        });
     }
 }
 
