@@ -167,6 +167,7 @@ impl<P, G: Gate<P>> Core<P, G> {
     /// room. Says whether the task may go to its lane's worker; all but the giving is done.
     fn hand_over_at_once(&mut self, route: RouteId, index: LaneIndex, task: &Task<P>) -> bool {
         if self.starts_left == Some(0)
+            || self.partitions[task.at.slot.index()].paused_by_user
             || !self.partitions[task.at.slot.index()].map_allows(task.at.offset)
         {
             return false;
@@ -229,10 +230,16 @@ impl<P, G: Gate<P>> Core<P, G> {
         } else {
             lane.state = LaneState::Ready;
             partition.ready.push_back(index);
-            if !partition.in_route_queue {
-                partition.in_route_queue = true;
-                self.routes[partition.route.index()].queue.push_back(slot);
-            }
+            self.queue_partition(slot);
+        }
+    }
+
+    /// Puts a partition with lanes that may run among those of its route, unless its user has paused it.
+    fn queue_partition(&mut self, slot: PartitionSlot) {
+        let partition = &mut self.partitions[slot.index()];
+        if !partition.in_route_queue && !partition.paused_by_user && !partition.ready.is_empty() {
+            partition.in_route_queue = true;
+            self.routes[partition.route.index()].queue.push_back(slot);
         }
     }
 
@@ -311,7 +318,9 @@ impl<P, G: Gate<P>> Core<P, G> {
         loop {
             let slot = *self.routes[route.index()].queue.front()?;
             let partition = &mut self.partitions[slot.index()];
-            let Some(index) = partition.ready.front().copied() else {
+            let first = partition.ready.front().copied();
+            let is_held = partition.paused_by_user && !mutated(Mutant::PauseIgnored);
+            let Some(index) = first.filter(|_| !is_held) else {
                 partition.in_route_queue = false;
                 self.routes[route.index()].queue.pop_front();
                 continue;
@@ -359,6 +368,7 @@ impl<P, G: Gate<P>> Core<P, G> {
         let front = lane.waiting.front()?;
         let partition = &self.partitions[lane.slot.index()];
         if front.held
+            || (partition.paused_by_user && !mutated(Mutant::PauseIgnored))
             || !partition.map_allows(front.task.at.offset)
             || !may_start(self.starts_left, &front.task.at)
         {
@@ -549,8 +559,38 @@ impl<P, G: Gate<P>> Core<P, G> {
         if partition.phase == Phase::Assigned && !partition.paused {
             partition.paused = true;
             self.counters.pauses += 1;
-            self.commands.push_back(Command::Pause(slot));
+            if !partition.paused_by_user {
+                self.commands.push_back(Command::Pause(slot));
+            }
         }
+    }
+
+    /// The user pauses a partition: nothing of it is fetched and nothing starts until [`Core::resume_by_user`]. What
+    /// runs is finished, and commits go on. Lasts as long as the assignment.
+    pub fn pause_by_user(&mut self, slot: PartitionSlot) {
+        let partition = &mut self.partitions[slot.index()];
+        if partition.phase == Phase::Assigned && !partition.paused_by_user {
+            partition.paused_by_user = true;
+            if !partition.paused {
+                self.commands.push_back(Command::Pause(slot));
+            }
+        }
+    }
+
+    /// The end of a pause by the user.
+    pub fn resume_by_user(&mut self, slot: PartitionSlot, now: Timestamp) {
+        let partition = &mut self.partitions[slot.index()];
+        if partition.phase != Phase::Assigned || !partition.paused_by_user {
+            return;
+        }
+        partition.paused_by_user = false;
+        if !partition.paused {
+            self.commands.push_back(Command::Resume(slot));
+        }
+        let route = partition.route;
+        self.queue_partition(slot);
+        self.fill(route, now);
+        self.flush(route);
     }
 
     /// A record of `slot` left the buffers: lets partitions fetch again that have gone well below their bounds.
@@ -581,7 +621,9 @@ impl<P, G: Gate<P>> Core<P, G> {
         let partition = &mut self.partitions[slot.index()];
         if partition.phase == Phase::Assigned && partition.is_well_below(&bounds) {
             partition.paused = false;
-            self.commands.push_back(Command::Resume(slot));
+            if !partition.paused_by_user {
+                self.commands.push_back(Command::Resume(slot));
+            }
         }
     }
 

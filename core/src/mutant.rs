@@ -56,6 +56,8 @@ pub enum Mutant {
     RefusalForgotten,
     /// What an ended assignment had buffered is still counted.
     RevokedStillCounted,
+    /// What is ready runs though its user has paused the partition.
+    PauseIgnored,
     /// A record's update does not reach the state of its partition.
     UpdateForgotten,
 }
@@ -88,6 +90,7 @@ impl Mutant {
         Mutant::TwoPlans,
         Mutant::RefusalForgotten,
         Mutant::RevokedStillCounted,
+        Mutant::PauseIgnored,
         Mutant::UpdateForgotten,
     ];
 }

@@ -48,7 +48,10 @@ pub(crate) struct Partition {
     pub(crate) out: usize,
     /// Records whose last attempt has failed, and that stay as they are.
     pub(crate) on_hold: usize,
+    /// By back-pressure: nothing is fetched.
     pub(crate) paused: bool,
+    /// By the user: nothing is fetched, and nothing starts.
+    pub(crate) paused_by_user: bool,
 }
 
 impl Partition {
@@ -71,6 +74,7 @@ impl Partition {
             out: 0,
             on_hold: 0,
             paused: false,
+            paused_by_user: false,
         }
     }
 

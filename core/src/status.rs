@@ -63,6 +63,8 @@ pub struct PartitionStatus {
     pub on_hold: usize,
     /// Whether fetching is paused.
     pub paused: bool,
+    /// Whether the user paused it: nothing is fetched, and nothing starts.
+    pub paused_by_user: bool,
     /// Whether it is about to leave.
     pub revoking: bool,
     /// Whether records above the highest complete one wait because the hole map is too long.
@@ -151,6 +153,7 @@ impl<P, G: Gate<P>> Core<P, G> {
                 running: partition.out,
                 on_hold: partition.on_hold,
                 paused: partition.paused,
+                paused_by_user: partition.paused_by_user,
                 revoking: partition.phase == Phase::Revoking,
                 blocked_by_map: partition.map.over_threshold,
                 lanes_behind_map: partition.behind_map.len(),

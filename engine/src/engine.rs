@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use keyway_core::{Leases, RouteId, Shape};
 
 use crate::context::Member;
-use crate::kafka::{ClientError, Source, SourceConfig};
+use crate::kafka::{ClientError, Source, SourceConfig, TopicPartition};
 use crate::poll::{
     Committer, Inbound, InboxSender, LoopState, Owned, PollLoop, RestorePolicy, Restorer, Tokens,
-    inbox, panic_text,
+    Which, inbox, panic_text,
 };
 use crate::riders::Texts;
 use crate::settings::Settings;
@@ -191,6 +191,30 @@ impl Engine {
         self.inbox.send(Inbound::Stop {
             deadline: Instant::now() + within,
         });
+    }
+
+    /// Pauses partitions: nothing of them is fetched and nothing starts until they are resumed; what runs is finished,
+    /// and commits go on. Partitions that are not assigned, or do not exist, are paused when they come to this member.
+    /// A drain does not wait for what is paused. Returns at once.
+    pub fn pause(&self, partitions: &[TopicPartition]) {
+        self.inbox
+            .send(Inbound::Pause(Which::Some(partitions.to_vec())));
+    }
+
+    /// Ends the pause of partitions, also where all were paused. Returns at once.
+    pub fn resume(&self, partitions: &[TopicPartition]) {
+        self.inbox
+            .send(Inbound::Resume(Which::Some(partitions.to_vec())));
+    }
+
+    /// Pauses all partitions, those that come later too; see [`Engine::pause`].
+    pub fn pause_all(&self) {
+        self.inbox.send(Inbound::Pause(Which::All));
+    }
+
+    /// Ends every pause.
+    pub fn resume_all(&self) {
+        self.inbox.send(Inbound::Resume(Which::All));
     }
 
     /// Commits now, and waits until all that was complete at the call is acknowledged. Blocks the thread, so

@@ -56,6 +56,34 @@ impl fmt::Debug for Reason {
 ///
 /// A handler may return anything that converts: `()` is [`Outcome::Done`], and a `Result` is its `Ok` or, for
 /// an `Err`, [`Outcome::Failed`] with the error's text. A panic counts as a failed attempt.
+///
+/// Where errors mean different things, the handler says what:
+///
+/// ```
+/// use std::time::Duration;
+/// use keyway::{Outcome, Record};
+///
+/// # #[derive(Debug)]
+/// enum ChargeError { Busy, AlreadyCharged, WrongKey, Other(String) }
+///
+/// impl ChargeError {
+///     fn outcome(self) -> Outcome {
+///         match self {
+///             Self::Busy => Outcome::Retry { after: Some(Duration::from_secs(30)) },
+///             Self::AlreadyCharged => Outcome::Skip,
+///             Self::WrongKey => Outcome::Stop("no record can be charged with this key".into()),
+///             Self::Other(error) => Outcome::Failed(error.into()),
+///         }
+///     }
+/// }
+/// # fn charge(_: &Record) -> Result<(), ChargeError> { Ok(()) }
+///
+/// let handler = |record: &Record| match charge(record) {
+///     Ok(()) => Outcome::Done,
+///     Err(error) => error.outcome(),
+/// };
+/// # let _ = keyway::Route::handler(handler);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {

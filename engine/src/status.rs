@@ -62,6 +62,8 @@ pub struct PartitionStatus {
     pub on_hold: usize,
     /// Whether fetching is paused by back-pressure.
     pub paused: bool,
+    /// Whether [`Engine::pause`](crate::Engine::pause) holds it.
+    pub paused_by_user: bool,
     /// Whether it is about to leave this member.
     pub revoking: bool,
     /// Whether records above the highest complete one wait because the hole map is too long.

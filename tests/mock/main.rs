@@ -14,6 +14,7 @@ mod handlers;
 mod idle;
 mod ordering;
 mod outages;
+mod pauses;
 mod records;
 mod restore;
 mod revoke;

@@ -6,6 +6,7 @@ use std::time::Instant;
 use crossbeam_channel::{Receiver, Sender};
 use keyway_core::CommitFinished;
 
+use super::pauses::Which;
 use super::restore::RestoreAnswer;
 use crate::stop::CommitError;
 use crate::workers::Wake;
@@ -26,6 +27,10 @@ pub(crate) enum Inbound {
         deadline: Instant,
         reply: Sender<Result<(), CommitError>>,
     },
+    /// The user pauses partitions.
+    Pause(Which),
+    /// The user resumes them.
+    Resume(Which),
     /// End at once as a crash would.
     Abandon,
 }

@@ -12,6 +12,7 @@
 
 mod commits;
 mod inbox;
+mod pauses;
 mod rebalance;
 mod repeats;
 mod restore;
@@ -31,6 +32,8 @@ use keyway_offsets::Offset;
 
 pub(crate) use self::commits::{CommitJob, Committer, Owned};
 pub(crate) use self::inbox::{Inbound, Inbox, InboxSender, inbox};
+use self::pauses::Pauses;
+pub(crate) use self::pauses::Which;
 use self::rebalance::Rebalancing;
 use self::repeats::Repeats;
 pub(crate) use self::restore::{RestoreJob, RestorePolicy, Restorer};
@@ -97,6 +100,8 @@ pub(crate) struct LoopState {
     /// A partition left while the engine was ending, and something complete of it was not committed.
     left_uncommitted: bool,
     abandoned: bool,
+    /// What the user has paused.
+    pauses: Pauses,
     /// Those who wait for a commit, with what they mean by it.
     commit_waiters: Vec<CommitWaiter>,
     records: Vec<NativeRecord>,
@@ -162,7 +167,30 @@ impl PollLoop {
                 Inbound::Drain { deadline } => self.begin_shutdown(Shutdown::drain(deadline), now),
                 Inbound::Stop { deadline } => self.begin_shutdown(Shutdown::stop(deadline), now),
                 Inbound::Commit { deadline, reply } => self.request_commit(deadline, reply, now),
+                Inbound::Pause(which) => {
+                    self.state.pauses.pause(&which);
+                    self.apply_pauses(now);
+                }
+                Inbound::Resume(which) => {
+                    self.state.pauses.resume(&which);
+                    self.apply_pauses(now);
+                }
                 Inbound::Abandon => self.state.abandoned = true,
+            }
+        }
+    }
+
+    /// Brings what is assigned in line with what the user has paused.
+    pub(super) fn apply_pauses(&mut self, now: Timestamp) {
+        let assigned: Vec<_> = self
+            .slots
+            .assigned()
+            .map(|(slot, name)| (slot, self.state.pauses.holds(name)))
+            .collect();
+        for (slot, is_paused) in assigned {
+            match is_paused {
+                true => self.core.pause_by_user(slot),
+                false => self.core.resume_by_user(slot, now),
             }
         }
     }
@@ -533,6 +561,7 @@ impl PollLoop {
                     running: part.running,
                     on_hold: part.on_hold,
                     paused: part.paused,
+                    paused_by_user: part.paused_by_user,
                     revoking: part.revoking,
                     blocked_by_map: part.blocked_by_map,
                     lanes_behind_map: part.lanes_behind_map,

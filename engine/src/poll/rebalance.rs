@@ -328,6 +328,9 @@ impl PollLoop {
         if let Some(state) = state {
             self.core.attach_state(slot, state);
         }
+        if self.state.pauses.holds(name) {
+            self.core.pause_by_user(slot);
+        }
         if let Some(observer) = &self.observer {
             observer.assigned(name);
         }

@@ -33,6 +33,7 @@ events! {
     BatchFailedWhole: "a batch failed as a whole",
     BatchSplitToOne: "a record that failed in a batch ran alone",
     Paused: "a partition was paused",
+    PausedByUser: "a partition was paused by its user",
     Resumed: "a partition was resumed",
     BuffersFull: "the buffers were full",
     Held: "the gate held a record",

@@ -29,6 +29,7 @@ pub(crate) struct Slot {
     pub(crate) assignment: Option<Assignment>,
     pub(crate) position: i64,
     pub(crate) paused: bool,
+    pub(crate) paused_by_user: bool,
     pub(crate) inbox: VecDeque<Fetched>,
     /// Until when a revoke waits.
     pub(crate) revoke_until: Option<Timestamp>,

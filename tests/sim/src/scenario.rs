@@ -38,6 +38,7 @@ pub(crate) struct Weights {
     pub(crate) retain: u32,
     pub(crate) marker: u32,
     pub(crate) take_back: u32,
+    pub(crate) pause: u32,
 }
 
 /// The parameters of one run.
@@ -219,5 +220,6 @@ fn draw_weights(rng: &mut Rng) -> Weights {
         retain: rng.pick(&[0, 0, 3]),
         marker: rng.pick(&[0, 2, 8]),
         take_back: rng.pick(&[0, 3, 10]),
+        pause: rng.pick(&[0, 0, 3]),
     }
 }

@@ -63,7 +63,7 @@ pub(crate) fn of_partition(
         status.buffered,
         status.buffered_bytes,
         status.running,
-        status.paused,
+        status.paused || status.paused_by_user,
     );
     ensure(counted == expected, "buffers", || {
         format!(

@@ -31,6 +31,9 @@ pub(crate) fn task(member: &Member, task: &Task<Payload>, now: Timestamp) -> Che
     if assignment.revoking || member.mode == Mode::Stopping {
         return wrong("while its partition or member leaves");
     }
+    if member.slots[at.slot.index()].paused_by_user {
+        return wrong("while its user has paused its partition");
+    }
     if assignment.out.contains(&offset) {
         return wrong("twice");
     }

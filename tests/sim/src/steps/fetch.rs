@@ -30,6 +30,12 @@ pub(super) fn enabled(world: &World, into: &mut Vec<(Step, u32)>) {
             if !assignment.held.is_empty() {
                 into.push((Step::Release(index, partition), 10));
             }
+            if slot.paused_by_user {
+                into.push((Step::Resume(index, partition), 5));
+            } else if !world.calm {
+                let weight = world.scenario.weights.pause;
+                into.push((Step::Pause(index, partition), weight));
+            }
             let may_fetch = member.mode == Mode::Running
                 && !slot.paused
                 && slot.inbox.len() < IN_FLIGHT
@@ -43,6 +49,25 @@ pub(super) fn enabled(world: &World, into: &mut Vec<(Step, u32)>) {
             }
         }
     }
+}
+
+/// The user pauses a partition.
+pub(super) fn pause(world: &mut World, index: usize, partition: usize) -> Check {
+    world.coverage.note(Event::PausedByUser);
+    let member = &mut world.members[index];
+    member.slots[partition].paused_by_user = true;
+    member.core.pause_by_user(PartitionSlot(partition as u32));
+    pump(world, index)
+}
+
+/// The user resumes it.
+pub(super) fn resume(world: &mut World, index: usize, partition: usize) -> Check {
+    let now = world.now;
+    let member = &mut world.members[index];
+    member.slots[partition].paused_by_user = false;
+    let slot = PartitionSlot(partition as u32);
+    member.core.resume_by_user(slot, now);
+    pump(world, index)
 }
 
 pub(super) fn fetch(world: &mut World, index: usize, partition: usize) -> Check {

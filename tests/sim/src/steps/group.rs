@@ -171,6 +171,7 @@ pub(super) fn assign(world: &mut World, partition: usize) -> Check {
     state.assignment = Some(Assignment::new(id, epoch, map, start, tally));
     state.position = start;
     state.paused = false;
+    state.paused_by_user = false;
     state.revoke_until = None;
     if committed.is_none() {
         let in_flight = member.core.commit_in_flight().is_some();

@@ -33,6 +33,8 @@ pub(crate) enum Step {
     Fetch(usize, usize),
     Deliver(usize, usize),
     Release(usize, usize),
+    Pause(usize, usize),
+    Resume(usize, usize),
 
     Take(usize, usize),
     Finish(usize, usize),
@@ -83,6 +85,8 @@ pub(crate) fn take(world: &mut World, step: Step) -> Check {
         Step::Fetch(m, p) => fetch::fetch(world, m, p),
         Step::Deliver(m, p) => fetch::deliver(world, m, p),
         Step::Release(m, p) => fetch::release(world, m, p),
+        Step::Pause(m, p) => fetch::pause(world, m, p),
+        Step::Resume(m, p) => fetch::resume(world, m, p),
         Step::Take(m, r) => work::take(world, m, r),
         Step::Finish(m, r) => work::finish(world, m, r),
         Step::Flush(m, r) => {
