@@ -15,6 +15,7 @@
 //! Beside it stand the few structures that the engine's threads share: [`WorkQueue`] between the poll thread
 //! and a worker, and [`Leases`], which tell a worker whether a partition is still this member's.
 
+mod back_pressure;
 mod command;
 mod commit;
 mod completion;
@@ -38,6 +39,7 @@ mod status;
 mod sync;
 mod work;
 
+pub use back_pressure::RESERVE_RECORDS;
 pub use command::{
     Arrival, Command, CommitAnswer, CommitFinished, CommitPlan, CommitReason, PartitionAnswer,
     PartitionPlan, Restored, StopCause,
@@ -45,7 +47,6 @@ pub use command::{
 pub use commit::CommitMark;
 pub use config::{BatchConfig, BufferConfig, CommitConfig, CoreConfig, RouteConfig, Shape};
 pub use core::Core;
-pub use dispatch::RESERVE_RECORDS;
 pub use gate::{Admission, Gate, OpenGate};
 pub use hand_over::{Item, WorkQueue};
 pub use ids::{Epoch, LaneId, LaneIndex, PartitionSlot, PlanId, RouteId, Timestamp, WorkerIndex};

@@ -113,7 +113,8 @@ fn every_rung_is_reached_by_commits_of_the_engine() {
         .iter()
         .enumerate()
         .map(|(case, &(chars, bytes, ..))| {
-            let builder = world.builder().rider(move |_| Some(vec![7; bytes]));
+            let builder = world.builder().supplier_timeout(Duration::from_secs(5));
+            let builder = builder.rider(move |_| Some(vec![7; bytes]));
             (start(case, builder, chars), case)
         })
         .collect();
@@ -161,6 +162,8 @@ fn a_supplier_that_hangs_costs_riders_and_holds_up_nothing() {
     let run = world.start(|builder| {
         builder
             .supplier_timeout(Duration::from_millis(200))
+            // Whoever is slow for once, on a busy machine, is asked again.
+            .rider_refresh(Duration::from_millis(100))
             .rider(move |context| {
                 called.fetch_add(1, Atomic::SeqCst);
                 if context.partition.partition == 0 && context.offset > 0 {

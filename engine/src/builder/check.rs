@@ -1,0 +1,304 @@
+//! The check of a configuration: each number within its range, each wish beside the others, librdkafka's properties.
+
+use std::fmt;
+use std::time::Duration;
+
+use keyway_core::CommitConfig;
+use keyway_offsets::{Limits, ThresholdRatio};
+
+use super::{Builder, Keyway};
+use crate::budget::{MIN_MEMORY_BUDGET, MemoryBudget};
+use crate::handler::Handler;
+use crate::kafka::{ConfigError, StartWish, prepare};
+use crate::riders::{RiderSettings, Riders};
+use crate::route::Route;
+use crate::settings::{CommitMode, Settings, StartAt};
+
+/// Why a configuration was refused.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// A property of librdkafka that the engine can't work with.
+    #[error(transparent)]
+    Property(#[from] ConfigError),
+    /// No handler was given.
+    #[error(
+        "no handler: give one with `handler`, `async_handler`, `route` or, for each topic, `topic`"
+    )]
+    NoHandler,
+    /// No topic was given.
+    #[error("no topic: name at least one with `topics`, `topic_pattern` or `topic`")]
+    NoTopic,
+    /// The pattern is no regular expression.
+    #[error("the topic pattern `{pattern}` is not a regular expression: {fault}")]
+    BadPattern {
+        /// The pattern.
+        pattern: String,
+        /// What is wrong with it.
+        fault: String,
+    },
+    /// A handler that is no future was given a timeout.
+    #[error("`timeout` needs an async handler: a call on a thread can't be broken off")]
+    TimeoutOfThread,
+    /// Two sources of riders were given.
+    #[error("two sources of riders: give one of `rider` and `rider_state`")]
+    TwoRiders,
+    /// There is nobody whose rider could change without a record.
+    #[error(
+        "`rider_refresh` without `rider`: a state changes with records only, and these are committed anyway"
+    )]
+    RefreshWithoutSupplier,
+    /// A number is outside its range.
+    #[error("{setting} = {value}: {expected}")]
+    OutOfRange {
+        /// Name of the builder's method.
+        setting: &'static str,
+        /// The value that was given.
+        value: String,
+        /// What it should be.
+        expected: &'static str,
+    },
+}
+
+/// librdkafka's default of `max.poll.interval.ms`.
+const DEFAULT_MAX_POLL_INTERVAL: Duration = Duration::from_secs(300);
+
+/// How long a revoke waits for running handlers, unless `max.poll.interval.ms` is too short for it: long enough
+/// for a request that is under way, short enough that the group does not stand still.
+const DEFAULT_REVOKE_WAIT: Duration = Duration::from_secs(10);
+
+impl Builder {
+    /// Checks the configuration. Nothing is opened yet.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with what to do about it.
+    pub fn build(mut self) -> Result<Keyway, BuildError> {
+        let (routes, topic_routes, default_route) = self.take_routes()?;
+        let subscription = self.subscription(&topic_routes)?;
+        let budget = self.checked_budget()?;
+        let mut buffers = budget.buffers();
+        if let Some(records) = self.partition_records {
+            in_range(
+                "partition_buffer",
+                records,
+                records > 0,
+                "at least 1 record",
+            )?;
+            buffers.partition_records = records;
+            buffers.total_records = buffers.total_records.max(records);
+        }
+        let revoke_wait = self.checked_revoke_wait()?;
+        let limits = self.checked_limits()?;
+        let riders = self.checked_riders(revoke_wait)?;
+        let client = prepare(&self.client, budget.prefetch())?;
+        let start = self.start.unwrap_or(match client.start {
+            Some(StartWish::Earliest) => StartAt::Earliest,
+            Some(StartWish::Latest) | None => StartAt::Latest,
+        });
+        in_range(
+            "commit_timeout",
+            self.commit_timeout.as_millis(),
+            self.commit_timeout >= Duration::from_millis(100),
+            "at least 100 ms, or answers would be taken for lost",
+        )?;
+        let interval = match self.commit {
+            CommitMode::Periodic(interval) => interval,
+            CommitMode::Synchronous => Duration::ZERO,
+        };
+        Ok(Keyway {
+            settings: Settings {
+                client,
+                subscription,
+                routes,
+                topic_routes,
+                default_route,
+                start,
+                bad_metadata: self.bad_metadata,
+                maps_without_epoch: self.maps_without_epoch,
+                limits,
+                buffers,
+                commit: CommitConfig {
+                    interval,
+                    ..CommitConfig::default()
+                },
+                commit_timeout: self.commit_timeout,
+                revoke_wait,
+                record_limit: self.record_limit,
+                riders,
+                observer: self.observer,
+                token_provider: self.token_provider,
+            },
+        })
+    }
+
+    #[allow(
+        clippy::type_complexity,
+        reason = "three parts of one thing, used once"
+    )]
+    fn take_routes(
+        &mut self,
+    ) -> Result<(Vec<Route>, Vec<(String, usize)>, Option<usize>), BuildError> {
+        let mut routes = Vec::new();
+        let mut default_route = None;
+        if let Some(mut route) = self.route.take() {
+            for change in self.changes.drain(..) {
+                route = change(route);
+            }
+            default_route = Some(routes.len());
+            routes.push(route);
+        } else if !self.topics.is_empty() || self.topic_routes.is_empty() {
+            return Err(BuildError::NoHandler);
+        }
+        let mut topic_routes = Vec::new();
+        for (topic, route) in self.topic_routes.drain(..) {
+            topic_routes.push((topic, routes.len()));
+            routes.push(route);
+        }
+        for route in &routes {
+            in_range(
+                "concurrency",
+                route.concurrency,
+                route.concurrency > 0,
+                "at least 1 call at once",
+            )?;
+            route.retry.check()?;
+            if let Some(limit) = route.timeout {
+                in_range(
+                    "timeout",
+                    limit.as_micros(),
+                    !limit.is_zero(),
+                    "more than nothing",
+                )?;
+                if !matches!(route.handler, Handler::Async(_)) {
+                    return Err(BuildError::TimeoutOfThread);
+                }
+            }
+            in_range(
+                "batch_max",
+                route.batch.max_records,
+                route.batch.max_records > 0,
+                "at least 1 record",
+            )?;
+        }
+        in_range(
+            "topic",
+            routes.len(),
+            routes.len() <= 1024,
+            "at most 1,024 topics with routes of their own",
+        )?;
+        Ok((routes, topic_routes, default_route))
+    }
+
+    fn subscription(&self, topic_routes: &[(String, usize)]) -> Result<Vec<String>, BuildError> {
+        let mut subscription: Vec<String> = Vec::new();
+        for topic in self
+            .topics
+            .iter()
+            .chain(topic_routes.iter().map(|(topic, _)| topic))
+        {
+            if topic.starts_with('^') {
+                regex::Regex::new(topic).map_err(|error| BuildError::BadPattern {
+                    pattern: topic.clone(),
+                    fault: error.to_string(),
+                })?;
+            }
+            if !subscription.contains(topic) {
+                subscription.push(topic.clone());
+            }
+        }
+        if subscription.is_empty() {
+            Err(BuildError::NoTopic)
+        } else {
+            Ok(subscription)
+        }
+    }
+
+    fn checked_budget(&self) -> Result<MemoryBudget, BuildError> {
+        in_range(
+            "memory_budget",
+            self.memory_budget,
+            self.memory_budget >= MIN_MEMORY_BUDGET,
+            "at least 16 MiB, since less does not hold one fetch",
+        )?;
+        Ok(MemoryBudget(self.memory_budget))
+    }
+
+    fn checked_revoke_wait(&self) -> Result<Duration, BuildError> {
+        let interval = self
+            .client
+            .get("max.poll.interval.ms")
+            .and_then(|millis| millis.parse().ok())
+            .map_or(DEFAULT_MAX_POLL_INTERVAL, Duration::from_millis);
+        let Some(wait) = self.revoke_wait else {
+            return Ok(DEFAULT_REVOKE_WAIT.min(interval / 3));
+        };
+        in_range(
+            "revoke_wait",
+            wait.as_millis(),
+            wait < interval / 2,
+            "below half of `max.poll.interval.ms`, or the member would be thrown out while it waits",
+        )?;
+        Ok(wait)
+    }
+
+    fn checked_riders(&mut self, revoke_wait: Duration) -> Result<RiderSettings, BuildError> {
+        if self.two_riders {
+            return Err(BuildError::TwoRiders);
+        }
+        let mut riders = std::mem::take(&mut self.riders);
+        in_range(
+            "supplier_timeout",
+            riders.timeout.as_micros(),
+            !riders.timeout.is_zero(),
+            "more than nothing",
+        )?;
+        // The commit of a revoke has as long as that for everything.
+        riders.timeout = riders.timeout.min(revoke_wait / 2);
+        if let Some(interval) = self.rider_refresh {
+            in_range(
+                "rider_refresh",
+                interval.as_millis(),
+                interval >= Duration::from_millis(10),
+                "at least 10 ms",
+            )?;
+            match &mut riders.riders {
+                Riders::Supplier { refresh, .. } => *refresh = Some(interval),
+                Riders::None | Riders::State(_) => return Err(BuildError::RefreshWithoutSupplier),
+            }
+        }
+        Ok(riders)
+    }
+
+    fn checked_limits(&self) -> Result<Limits, BuildError> {
+        let ratio =
+            ThresholdRatio::new(self.metadata_threshold).map_err(|_| BuildError::OutOfRange {
+                setting: "metadata_threshold",
+                value: self.metadata_threshold.to_string(),
+                expected: "above 0 and at most 1",
+            })?;
+        in_range(
+            "max_window",
+            self.max_window,
+            self.max_window > 0,
+            "at least 1 offset",
+        )?;
+        Ok(Limits::new(self.metadata_limit, ratio).with_max_window(self.max_window))
+    }
+}
+
+pub(crate) fn in_range(
+    setting: &'static str,
+    value: impl fmt::Display,
+    holds: bool,
+    expected: &'static str,
+) -> Result<(), BuildError> {
+    if holds {
+        Ok(())
+    } else {
+        Err(BuildError::OutOfRange {
+            setting,
+            value: value.to_string(),
+            expected,
+        })
+    }
+}
