@@ -177,7 +177,8 @@ impl Engine {
     }
 
     /// Asks the engine to take in nothing more, finish what is buffered, commit and leave the group, within
-    /// `within`; what is not finished by then stays incomplete. Does not wait for a retry that is due later.
+    /// `within`; what is not finished by then stays incomplete. Does not wait for a retry that is due later. Starts
+    /// nothing more in the last tenth of `within`, at most its last second, so that what runs can end.
     /// Returns at once; see [`Engine::wait`].
     pub fn drain(&self, within: Duration) {
         self.inbox.send(Inbound::Drain {

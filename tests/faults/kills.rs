@@ -1,10 +1,9 @@
 //! Killed at random and started again: nothing is lost, each key keeps its order, nothing that was finished and
 //! committed runs again.
 
-use std::env;
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use keyway_offsets::DEFAULT_MAX_WINDOW;
 use keyway_rider::{Rider, read};
@@ -12,6 +11,7 @@ use keyway_tests::checker::{Evidence, Rules, judge};
 use keyway_tests::cluster::Cluster;
 use keyway_tests::command::Running;
 use keyway_tests::event_log::{EventLog, Kind, note_killed};
+use keyway_tests::random::{Random, number, seed};
 use keyway_tests::wait;
 
 const PARTITIONS: i32 = 6;
@@ -26,36 +26,13 @@ const PATIENCE: Duration = Duration::from_secs(180);
 /// 200 records at once, 40 ms each.
 const RECORDS_A_SECOND: u64 = 5_000;
 
-fn number(name: &str) -> Option<u64> {
-    let text = env::var(name).ok()?;
-    Some(
-        text.parse()
-            .unwrap_or_else(|_| panic!("{name}={text}: a number")),
-    )
-}
-
-/// SplitMix64: every seed is a good one.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, range: std::ops::Range<u64>) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        range.start + (mixed ^ (mixed >> 31)) % (range.end - range.start)
-    }
-}
-
 #[test]
 fn killed_at_random_and_started_again() {
     let rounds = number("KEYWAY_FAULT_ROUNDS").unwrap_or(3);
     let records = (rounds * 12_500).clamp(15_000, 150_000) as usize;
-    let since_epoch = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    let seed = number("KEYWAY_FAULT_SEED").unwrap_or(since_epoch.as_secs());
+    let seed = seed("KEYWAY_FAULT_SEED");
     println!("KEYWAY_FAULT_SEED={seed} KEYWAY_FAULT_ROUNDS={rounds}, {records} records");
-    let mut random = Random(seed);
+    let mut random = Random::of(seed);
     // All lives together at their longest leave something for the last one.
     let life_millis = records as u64 * 1_000 / RECORDS_A_SECOND / (rounds + 1);
 

@@ -132,6 +132,36 @@ fn a_second_stop_ends_a_drain() {
     assert!(report.all_committed && report.left_open > 500, "{report:?}");
 }
 
+/// Without the stop that a drain becomes near its end, handlers go on being called while it commits, and there is always
+/// something new to commit: it fails with a drain that takes 11 s, and leaves handlers running.
+#[test]
+fn a_drain_that_has_no_time_for_its_buffers_ends_in_time_and_leaves_nothing_running() {
+    let world = World::filled(90_000);
+    let run = world.start(|builder| {
+        builder
+            .concurrency(16)
+            .handler(|_: &Record| std::thread::sleep(Duration::from_millis(2)))
+    });
+    run.until_status("records in the buffers", |status| status.buffered > 20_000);
+    // While a commit is on its way, more is done.
+    let round_trip = Duration::from_millis(20);
+    world
+        .broker
+        .set_round_trip(1, round_trip)
+        .expect("a broker");
+    let (began, seen) = (Instant::now(), run.seen.clone());
+    run.engine.drain(Duration::from_secs(1));
+    let report = run.engine.wait().expect("an orderly end");
+    assert!(
+        began.elapsed() < Duration::from_secs(6),
+        "{:?}",
+        began.elapsed()
+    );
+    assert!(report.all_committed && report.left_open > 0, "{report:?}");
+    assert_eq!(report.left_running, 0);
+    assert_eq!(seen.started().len(), seen.done().len());
+}
+
 #[test]
 fn a_drain_does_not_wait_for_a_far_retry_but_for_a_near_one() {
     let world = World::filled(10);

@@ -8,6 +8,7 @@ pub mod event_log;
 mod hex;
 pub mod java;
 pub mod peer;
+pub mod random;
 pub mod telemetry;
 pub mod wait;
 pub mod world;

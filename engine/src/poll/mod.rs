@@ -38,6 +38,7 @@ use self::rebalance::Rebalancing;
 use self::repeats::Repeats;
 pub(crate) use self::restore::{RestoreJob, RestorePolicy, Restorer};
 use self::shutdown::Shutdown;
+pub(crate) use self::shutdown::starts_within;
 pub(crate) use self::slots::{Slots, panic_text};
 pub(crate) use self::tokens::{TokenProvider, Tokens, token_provider};
 use crate::context::Member;

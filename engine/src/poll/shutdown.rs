@@ -1,7 +1,8 @@
 //! The end in order: commit, let finish what shall finish, commit again, leave.
 //!
 //! Both ways commit first, go on committing while they wait, and commit at the end, so that a kill in between
-//! repeats only what was running.
+//! repeats only what was running. A drain becomes a stop shortly before its time is up: as long as handlers are called
+//! there is always something new to commit, and what they are at then would run again.
 
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,8 @@ use crate::stop::{Report, StopReason};
 pub(super) struct Shutdown {
     /// Finish what is buffered, or only what runs.
     finish: Finish,
+    /// When nothing more is started.
+    starts_until: Instant,
     deadline: Instant,
 }
 
@@ -31,10 +34,20 @@ const LEAVE: Duration = Duration::from_secs(5);
 /// How long the workers' threads may take to end once nothing is to run: they are inside no handler then.
 const JOIN: Duration = Duration::from_secs(1);
 
+/// How long before its time is up a drain starts nothing more: enough for most handlers to return.
+const LAST_OF_A_DRAIN: Duration = Duration::from_secs(1);
+
+/// For how long a drain of so much time starts what is buffered: all of it but the last tenth, or the last second.
+pub(crate) fn starts_within(drain: Duration) -> Duration {
+    drain - LAST_OF_A_DRAIN.min(drain / 10)
+}
+
 impl Shutdown {
     pub(super) fn drain(deadline: Instant) -> Self {
+        let now = Instant::now();
         Self {
             finish: Finish::Buffered,
+            starts_until: now + starts_within(deadline.saturating_duration_since(now)),
             deadline,
         }
     }
@@ -42,6 +55,7 @@ impl Shutdown {
     pub(super) fn stop(deadline: Instant) -> Self {
         Self {
             finish: Finish::Running,
+            starts_until: Instant::now(),
             deadline,
         }
     }
@@ -54,6 +68,7 @@ impl PollLoop {
         match &mut self.state.shutdown {
             Some(under_way) => {
                 if wanted.finish == Finish::Buffered || under_way.finish == Finish::Running {
+                    under_way.starts_until = under_way.starts_until.min(wanted.starts_until);
                     under_way.deadline = under_way.deadline.min(wanted.deadline);
                     return;
                 }
@@ -85,13 +100,19 @@ impl PollLoop {
 
     /// Says whether the end has come.
     pub(super) fn progress_shutdown(&mut self, now: Timestamp) -> bool {
-        let Some(shutdown) = self.state.shutdown else {
+        let Some(mut shutdown) = self.state.shutdown else {
             return false;
         };
+        if shutdown.finish == Finish::Buffered && Instant::now() >= shutdown.starts_until {
+            shutdown = Shutdown::stop(shutdown.deadline);
+            self.begin_shutdown(shutdown, now);
+        }
         let time_is_up = Instant::now() >= shutdown.deadline;
         let finished = match shutdown.finish {
             Finish::Buffered => {
-                let left = shutdown.deadline.saturating_duration_since(Instant::now());
+                let left = shutdown
+                    .starts_until
+                    .saturating_duration_since(Instant::now());
                 self.core.is_drained(now.after(left))
             }
             Finish::Running => self.core.is_all_quiet(),

@@ -17,6 +17,7 @@ use super::log::{Commit, Log, TestRecord};
 use crate::builder::{BuildError, Builder};
 use crate::context::RecordId;
 use crate::kafka::TopicPartition;
+use crate::poll::starts_within;
 use crate::settings::Settings;
 use crate::stop::{Report, StopReason};
 
@@ -369,21 +370,30 @@ impl TestEngine {
 
     fn finish(&mut self, ending: Ending, within: Duration) -> Result<Report, StopReason> {
         if self.end.is_none() {
+            let begun = self.timestamp();
             self.life.end(ending);
-            let deadline = self.timestamp().after(within);
             self.life
                 .commit(&mut self.log, CommitReason::Shutdown, None);
             self.run();
-            while self.end.is_none() && !self.is_finished(deadline) && self.timestamp() < deadline {
-                self.sleep_towards(deadline);
-                self.run();
+            if ending == Ending::Drain && !self.finish_by(begun.after(starts_within(within))) {
+                self.life.end(Ending::Stop);
             }
+            self.finish_by(begun.after(within));
             self.finish_now();
         }
         match &self.end {
             Some(end) => end.clone(),
             None => unreachable!("it was just ended"),
         }
+    }
+
+    /// Lets time pass until the end may come; whether it may.
+    fn finish_by(&mut self, deadline: Timestamp) -> bool {
+        while self.end.is_none() && !self.is_finished(deadline) && self.timestamp() < deadline {
+            self.sleep_towards(deadline);
+            self.run();
+        }
+        self.end.is_some() || self.is_finished(deadline)
     }
 
     fn is_finished(&self, deadline: Timestamp) -> bool {

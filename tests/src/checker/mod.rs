@@ -4,7 +4,7 @@
 //!   produced records ---.
 //!   event logs, merged --+--> judge --> Tally, or the Violations
 //!   commits before/after '      |
-//!                               '-- loss | order | overlap | replay | base | committed     one file each
+//!                               '-- loss | order | overlap | replay | repeats | base | committed     one file each
 //! ```
 //!
 //! Each invariant sees every event once, in the order of happening, and keeps only the state that it needs. What counts
@@ -19,6 +19,7 @@ mod lane;
 mod loss;
 mod order;
 mod overlap;
+mod repeats;
 mod replay;
 #[cfg(test)]
 mod world;
@@ -135,6 +136,9 @@ pub struct Rules {
     pub across_members: bool,
     /// Maps may have been stripped or discarded: then the *last* commit alone says what must not run again.
     pub maps_may_be_lost: bool,
+    /// Whoever lets a partition go in good order has committed all that it finished. Not where the broker may be away
+    /// for longer than a revoke or an end waits for it.
+    pub only_crashes_repeat: bool,
 }
 
 impl Rules {
@@ -146,6 +150,7 @@ impl Rules {
         committed: false,
         across_members: true,
         maps_may_be_lost: false,
+        only_crashes_repeat: false,
     };
 }
 
@@ -167,6 +172,8 @@ pub enum Invariant {
     NoOverlap,
     /// What was finished and committed as complete does not start again.
     NoReplay,
+    /// Finished work runs again only after a crash or a loss.
+    OnlyCrashesRepeat,
     /// A committed base never goes down within an assignment.
     BaseRises,
     /// After an end in good order everything finished is committed.
@@ -186,6 +193,44 @@ pub struct Violation {
     pub event: Option<usize>,
     /// How.
     pub detail: String,
+}
+
+impl Violation {
+    /// What a person looks at first: all that happened to the record, the comings and goings of its partition, and the
+    /// last commits of it before.
+    pub fn history(&self, log: &EventLog) -> String {
+        const COMMITS: usize = 3;
+        let until = self.event.map_or(log.events.len(), |event| event + 1);
+        let mut lines = Vec::new();
+        let mut commits = 0;
+        for event in log.events[..until].iter().rev() {
+            let here = (event.topic.as_str(), event.partition) == (&self.place.0, self.place.1);
+            let shown = match event.kind {
+                Kind::Killed => true,
+                Kind::Assigned | Kind::Revoked | Kind::Lost => here,
+                Kind::Committed => {
+                    commits += usize::from(here);
+                    here && commits <= COMMITS
+                }
+                _ => here && event.offset == Some(self.offset),
+            };
+            if shown {
+                let Event {
+                    ns,
+                    kind,
+                    member,
+                    metadata,
+                    ..
+                } = event;
+                let offset = event.offset.map_or(-1, Offset::get);
+                lines.push(format!(
+                    "    {:.3} s {kind:?} {member} {offset} {metadata}\n",
+                    *ns as f64 / 1e9
+                ));
+            }
+        }
+        lines.into_iter().rev().collect()
+    }
 }
 
 impl fmt::Display for Violation {
@@ -253,11 +298,12 @@ trait Check {
 /// # Errors
 /// With every violation, in the order of happening.
 pub fn judge(evidence: &Evidence, rules: &Rules) -> Result<Tally, Verdict> {
-    let mut checks: [Box<dyn Check>; 6] = [
+    let mut checks: [Box<dyn Check>; 7] = [
         Box::new(loss::NoLoss::new(evidence, rules)),
         Box::new(order::Order::new(rules)),
         Box::new(overlap::NoOverlap::new(rules)),
         Box::new(replay::NoReplay::new(evidence, rules)),
+        Box::new(repeats::OnlyCrashesRepeat::new(rules)),
         Box::new(base::BaseRises::default()),
         Box::new(committed::AllCommitted::new(evidence, rules)),
     ];

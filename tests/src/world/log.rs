@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use keyway::{Observer, Record, TopicPartition};
@@ -14,6 +14,7 @@ use crate::event_log::{Event, EventLog, Kind};
 #[derive(Default)]
 pub(super) struct Log {
     seen: Mutex<Seen>,
+    buried: Condvar,
 }
 
 /// What happened so far.
@@ -24,6 +25,8 @@ pub struct Seen {
     finished_by: BTreeMap<String, usize>,
     starts: BTreeMap<(i32, i64), usize>,
     killed: BTreeSet<String>,
+    /// Killed, and their engines may not have noticed yet.
+    dying: BTreeSet<String>,
 }
 
 impl Seen {
@@ -160,6 +163,22 @@ impl Log {
         let mut seen = self.seen();
         seen.note(event(Kind::Killed, member));
         seen.killed.insert(member.to_owned());
+        seen.dying.insert(member.to_owned());
+    }
+
+    /// The killed member's engine is gone, so that its threads may end.
+    pub(super) fn bury(&self, member: &str) {
+        self.seen().dying.remove(member);
+        self.buried.notify_all();
+    }
+
+    /// A thread of a killed process goes nowhere: as long as the member's engine lives, what its handlers finish must
+    /// not reach it, or it would be committed without a line here.
+    fn seen_by_handler(&self, member: &str) -> MutexGuard<'_, Seen> {
+        let seen = self.seen();
+        self.buried
+            .wait_while(seen, |seen| seen.dying.contains(member))
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -194,7 +213,7 @@ impl Scribe {
         event.offset = Offset::new(record.offset());
         event.key = record.key().map(<[u8]>::to_vec);
         event.attempt = record.attempt();
-        self.log.seen().note(event);
+        self.log.seen_by_handler(&self.member).note(event);
     }
 
     fn partition(&self, kind: Kind, partition: &TopicPartition) -> Event {

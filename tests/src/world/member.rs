@@ -239,6 +239,8 @@ impl Member {
     pub fn kill(self) {
         self.log.kill(&self.name);
         self.engine.abandon();
-        assert_eq!(self.wait_for_end(), Err(StopReason::Abandoned));
+        let end = self.wait_for_end();
+        self.log.bury(&self.name);
+        assert_eq!(end, Err(StopReason::Abandoned));
     }
 }

@@ -273,7 +273,10 @@ impl<'c> World<'c> {
         let evidence = Evidence::of([log], &self.topic, &self.produced())
             .before(&self.topic, before)
             .after(&self.topic, &self.committed());
-        judge(&evidence, rules).unwrap_or_else(|verdict| panic!("{verdict}"))
+        judge(&evidence, rules).unwrap_or_else(|verdict| {
+            let first = &verdict.violations[0];
+            panic!("{verdict}{first}:\n{}", first.history(&evidence.log))
+        })
     }
 }
 

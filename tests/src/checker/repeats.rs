@@ -1,0 +1,121 @@
+//! Only a crash or a loss repeats work: what a member finished before it let its partition go in good order, or ended in
+//! good order, never starts again.
+
+use std::collections::BTreeMap;
+
+use keyway_offsets::Offset;
+
+use super::{Check, Invariant, Place, Rules, Violation, lane};
+use crate::event_log::{Event, Kind};
+
+pub(super) struct OnlyCrashesRepeat {
+    judged: bool,
+    finished: BTreeMap<(Place, Offset), String>,
+    /// When a member was last killed, by the index of the event, and when it last lost a partition.
+    killed: BTreeMap<String, usize>,
+    lost: BTreeMap<(String, Place), usize>,
+    /// Where a member's present or last assignment of a partition began.
+    assigned: BTreeMap<(String, Place), usize>,
+}
+
+impl OnlyCrashesRepeat {
+    pub(super) fn new(rules: &Rules) -> Self {
+        OnlyCrashesRepeat {
+            judged: rules.only_crashes_repeat,
+            finished: BTreeMap::new(),
+            killed: BTreeMap::new(),
+            lost: BTreeMap::new(),
+            assigned: BTreeMap::new(),
+        }
+    }
+
+    fn start(&self, index: usize, event: &Event, found: &mut Vec<Violation>) {
+        let Some((place, offset)) = lane::record(event).filter(|_| event.attempt <= 1) else {
+            return;
+        };
+        let Some(by) = self.finished.get(&(place.clone(), offset)) else {
+            return;
+        };
+        let of = (by.clone(), place.clone());
+        let lost = self.lost.get(&of) > self.assigned.get(&of);
+        if self.killed.contains_key(by) || lost {
+            return;
+        }
+        found.push(Violation {
+            invariant: Invariant::OnlyCrashesRepeat,
+            place,
+            offset,
+            event: Some(index),
+            detail: format!(
+                "starts again in {} although {by}, which finished it, neither crashed nor lost it",
+                event.member
+            ),
+        });
+    }
+}
+
+impl Check for OnlyCrashesRepeat {
+    fn event(&mut self, index: usize, event: &Event, found: &mut Vec<Violation>) {
+        if !self.judged {
+            return;
+        }
+        let of_member = || (event.member.clone(), (event.topic.clone(), event.partition));
+        match event.kind {
+            Kind::Start => self.start(index, event, found),
+            Kind::Done | Kind::Dead => {
+                if let Some(record) = lane::record(event) {
+                    self.finished.insert(record, event.member.clone());
+                }
+            }
+            Kind::Killed => drop(self.killed.insert(event.member.clone(), index)),
+            Kind::Lost => drop(self.lost.insert(of_member(), index)),
+            Kind::Assigned => drop(self.assigned.insert(of_member(), index)),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::checker::Invariant::OnlyCrashesRepeat;
+    use crate::checker::Rules;
+    use crate::checker::world::World;
+
+    const ORDERLY: Rules = Rules {
+        only_crashes_repeat: true,
+        ..Rules::STRICT
+    };
+
+    #[test]
+    fn after_a_crash_or_a_loss_finished_work_may_run_again() {
+        for end in ["killed a", "lost by a"] {
+            World::produced(1)
+                .rules(ORDERLY)
+                .run(&format!(
+                    "assigned by a; start 0 by a; done 0 by a; {end}; start 0 by b; done 0 by b"
+                ))
+                .clean();
+        }
+    }
+
+    #[test]
+    fn after_a_revoke_or_an_orderly_end_it_does_not() {
+        let run =
+            "assigned by a; start 0 by a; done 0 by a; revoked by a; start 0 by b; done 0 by b";
+        World::produced(1)
+            .rules(ORDERLY)
+            .run(run)
+            .breaks(OnlyCrashesRepeat, 0);
+        World::produced(1)
+            .run(run)
+            .breaks_only(OnlyCrashesRepeat, &[]);
+    }
+
+    #[test]
+    fn a_loss_before_the_assignment_excuses_nothing() {
+        World::produced(1)
+            .rules(ORDERLY)
+            .run("assigned by a; lost by a; assigned by a; start 0 by a; done 0 by a; revoked by a; start 0 by b; done 0 by b")
+            .breaks(OnlyCrashesRepeat, 0);
+    }
+}
