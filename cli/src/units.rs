@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keyway::{Exhausted, Retry};
+use keyway::{Exhausted, Rate, Retry};
 use keyway_rider::RiderBytes;
 
 /// Suffixes of a duration and their length in nanoseconds, longer suffixes before their own endings.
@@ -89,6 +89,14 @@ pub(crate) fn retry(text: &str) -> Result<Retry, String> {
     })
 }
 
+/// Reads `500/s`.
+pub(crate) fn rate(text: &str) -> Result<Rate, String> {
+    const EXPECTED: &str = "a number of records a second, like 500/s";
+    let records = text.strip_suffix("/s").ok_or(EXPECTED)?;
+    let records = records.parse().map_err(|_| EXPECTED)?;
+    Ok(Rate::per_second(records))
+}
+
 /// Reads `property=value`; the value may hold more equals signs.
 pub(crate) fn property(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
@@ -120,6 +128,14 @@ mod tests {
             "", "1", "s", "-1s", "1x", "1 s", "infs", "NaNs", "1e3s", "1..2s", "99999h",
         ] {
             assert!(duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn rates_are_by_the_second() {
+        assert_eq!(rate("500/s"), Ok(Rate::per_second(500)));
+        for text in ["500", "/s", "0.5/s", "-1/s", "500/m", "5 00/s"] {
+            assert!(rate(text).is_err(), "{text}");
         }
     }
 

@@ -432,3 +432,12 @@ fn after_its_last_attempt_a_record_stays_incomplete_and_idleness_ends_the_run() 
         .collect();
     assert_eq!(attempts, BTreeSet::from([1, 2, 3]));
 }
+
+#[test]
+fn a_rate_is_kept() {
+    // Without it they are done in milliseconds.
+    let run = Run::start("--generate 150,50,10 --records 150 --rate 100/s");
+    let (summary, _) = run.success();
+    assert_eq!(summary["records"], 150);
+    assert!(summary["seconds"].as_f64().unwrap() > 1.3, "{summary}");
+}

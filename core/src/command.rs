@@ -31,6 +31,20 @@ pub enum Command<P> {
         /// Which lane.
         lane: LaneIndex,
     },
+    /// Take back what this worker has not started, and give it to [`Core::taken_back`](crate::Core::taken_back).
+    TakeBack {
+        /// Which route.
+        route: RouteId,
+        /// Which worker.
+        worker: WorkerIndex,
+    },
+    /// This worker holds nothing and gets nothing more: its thread may end.
+    Retire {
+        /// Which route.
+        route: RouteId,
+        /// Which worker.
+        worker: WorkerIndex,
+    },
     /// Commit this plan; nothing else is committed before its answer is given to the core.
     Commit(CommitPlan),
     /// Stop fetching a partition.

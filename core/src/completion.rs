@@ -14,6 +14,7 @@ use crate::gate::Gate;
 use crate::ids::{LaneIndex, RouteId, Timestamp, WorkerIndex};
 use crate::lanes::{LaneState, Waiting};
 use crate::mutant::{Mutant, mutated};
+use crate::pace::LET_THROUGH;
 use crate::partition::Phase;
 use crate::retry::Exhausted;
 use crate::work::{Finished, Report, Task, TaskRef, Verdict};
@@ -37,7 +38,10 @@ impl<P, G: Gate<P>> Core<P, G> {
             .count();
         state.service.observe(attempts as u32, busy, slow);
         match worker {
-            Some(worker) => state.give_back(worker, finished.len() as u32),
+            Some(worker) => {
+                state.give_back(worker, finished.len() as u32);
+                self.retire_if_empty(route, worker);
+            }
             None if is_batch => state.runs = state.runs.saturating_sub(1),
             None => {}
         }
@@ -66,6 +70,7 @@ impl<P, G: Gate<P>> Core<P, G> {
         // Cleared by the report of what still runs there; with nothing left none would come.
         let state = &mut self.routes[route.index()].workers[worker.index()];
         state.stuck = state.held > 0;
+        self.retire_if_empty(route, worker);
         for Task { at, payload } in tasks.drain(..) {
             let result = Finished {
                 at,
@@ -74,6 +79,13 @@ impl<P, G: Gate<P>> Core<P, G> {
             self.take_result(route, result, 0, now);
         }
         self.after_results(route, now);
+    }
+
+    fn retire_if_empty(&mut self, route: RouteId, worker: WorkerIndex) {
+        let state = &self.routes[route.index()].workers[worker.index()];
+        if state.retired && state.held == 0 {
+            self.commands.push_back(Command::Retire { route, worker });
+        }
     }
 
     fn after_results(&mut self, route: RouteId, now: Timestamp) {
@@ -150,7 +162,10 @@ impl<P, G: Gate<P>> Core<P, G> {
                 self.fail(at, payload, Duration::MAX, together, now);
             }
             Verdict::Returned { payload } => {
-                self.keep(Waiting::new(Task { at, payload }));
+                self.keep(Waiting {
+                    passed: LET_THROUGH,
+                    ..Waiting::new(Task { at, payload })
+                });
             }
         }
     }
@@ -259,7 +274,7 @@ impl<P, G: Gate<P>> Core<P, G> {
                 && !self.leases.is_stopping()
             {
                 let worker = lane.worker;
-                self.follow(route, index, worker);
+                self.follow(route, index, worker, now);
             }
             return;
         }

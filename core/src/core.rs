@@ -23,6 +23,7 @@ use crate::ids::{Epoch, LaneIndex, PartitionSlot, RouteId, Timestamp, WorkerInde
 use crate::lanes::{LaneState, LaneTable};
 use crate::lease::{Leases, MAX_SLOTS};
 use crate::mutant::{Mutant, mutated};
+use crate::pace::Pacing;
 use crate::partition::{Partition, Phase};
 use crate::retry::Retries;
 use crate::route::Route;
@@ -41,6 +42,7 @@ pub struct Core<P, G = OpenGate> {
     pub(crate) lanes: LaneTable<P>,
     pub(crate) routes: Vec<Route<P>>,
     pub(crate) retries: Retries,
+    pub(crate) pacing: Pacing<P>,
     pub(crate) held: BTreeMap<(PartitionSlot, Offset), LaneIndex>,
     pub(crate) commits: Commits,
     pub(crate) totals: Totals,
@@ -92,6 +94,7 @@ impl<P, G: Gate<P>> Core<P, G> {
             partitions: Vec::new(),
             lanes: LaneTable::new(),
             retries: Retries::default(),
+            pacing: Pacing::none(),
             held: BTreeMap::new(),
             totals: Totals::default(),
             counters: Counters::default(),
@@ -216,6 +219,7 @@ impl<P, G: Gate<P>> Core<P, G> {
 
     /// Event: time passed. Retries that are due run, a commit that is due is planned.
     pub fn tick(&mut self, now: Timestamp) {
+        self.end_waits(now);
         while let Some(index) = self.next_due_lane(now) {
             self.queue_lane(index, now);
         }
@@ -227,7 +231,8 @@ impl<P, G: Gate<P>> Core<P, G> {
     fn next_due_lane(&mut self, now: Timestamp) -> Option<LaneIndex> {
         while let Some((due, index)) = self.retries.pop_due(now) {
             // Entries of lanes that went with their assignment stay behind and are recognised here.
-            if self.lanes.get(index).state == LaneState::Due(due) {
+            let state = self.lanes.get(index).state;
+            if state == LaneState::Due(due) || state == LaneState::Paced(due) {
                 return Some(index);
             }
         }
@@ -252,6 +257,32 @@ impl<P, G: Gate<P>> Core<P, G> {
         self.queue_behind_limit(Timestamp::NEVER);
     }
 
+    /// From now on a route has `calls` calls at once, at least 1. What runs is finished; a worker that is one too many
+    /// gives back what it has not started, which goes on elsewhere once what it runs of the same lane is done.
+    pub fn set_concurrency(&mut self, route: RouteId, calls: u32, now: Timestamp) {
+        let state = &mut self.routes[route.index()];
+        let before = state.workers.iter().map(|worker| worker.retired);
+        let before: Vec<bool> = before.collect();
+        state.resize(calls.max(1));
+        for (index, was_retired) in before.into_iter().enumerate() {
+            let worker = WorkerIndex(index as u32);
+            let state = &self.routes[route.index()].workers[index];
+            if state.retired && !was_retired {
+                self.commands.push_back(match state.held {
+                    0 => Command::Retire { route, worker },
+                    _ => Command::TakeBack { route, worker },
+                });
+            }
+        }
+        self.fill(route, now);
+        self.flush(route);
+    }
+
+    /// How many workers a route has or had, for one whose lanes are pinned.
+    pub fn workers(&self, route: RouteId) -> u32 {
+        self.routes[route.index()].workers.len() as u32
+    }
+
     /// The next command, in the order in which they are to be carried out.
     pub fn next_command(&mut self) -> Option<Command<P>> {
         self.commands.pop_front()
@@ -272,7 +303,7 @@ impl<P, G: Gate<P>> Core<P, G> {
     /// When [`Core::tick`] has to be called at the latest.
     pub fn next_deadline(&self) -> Timestamp {
         let commit = self.commit_deadline().min(self.refresh_deadline());
-        let mut deadline = self.retries.next().min(commit);
+        let mut deadline = self.retries.next().min(self.pacing.next()).min(commit);
         let waits_for_time = |route: &&Route<P>| !route.batch_waits_for_room;
         if !self.leases.is_stopping() {
             for route in self.routes.iter().filter(waits_for_time) {
@@ -299,11 +330,12 @@ impl<P, G: Gate<P>> Core<P, G> {
     }
 
     /// Whether nothing more will complete before `until` by itself: nothing is at a worker, nothing may run,
-    /// and no retry is due by then.
+    /// and no retry is due by then, nor the end of a wait for the pace.
     pub fn is_drained(&self, until: Timestamp) -> bool {
+        let nothing_ready = || self.routes.iter().all(|route| route.queue.is_empty());
+        let nothing_due = || self.retries.next() > until && !self.pacing.frees_partition_by(until);
         self.totals.out == 0
-            && self.routes.iter().all(|route| route.queue.is_empty())
-            && self.retries.next() > until
+            && (self.pacing.holds_all_until(until) || (nothing_ready() && nothing_due()))
     }
 
     /// Whether no record will run before another arrives: what is here, if anything, is on hold or behind it.
@@ -313,7 +345,9 @@ impl<P, G: Gate<P>> Core<P, G> {
             && self.retries.next() == Timestamp::NEVER
             && self.held.is_empty()
             && self.partitions.iter().all(|partition| {
-                partition.behind_map.is_empty() && partition.behind_limit.is_empty()
+                partition.behind_map.is_empty()
+                    && partition.behind_limit.is_empty()
+                    && partition.paced_until.is_none()
             })
     }
 

@@ -17,6 +17,7 @@ use crate::gate::{Admission, Gate};
 use crate::ids::{Epoch, LaneIndex, PartitionSlot, RouteId, Timestamp, WorkerIndex};
 use crate::lanes::{LaneState, Waiting};
 use crate::mutant::{Mutant, mutated};
+use crate::pace::Turn;
 use crate::partition::Phase;
 use crate::work::{Task, TaskRef, Work};
 
@@ -40,6 +41,7 @@ impl<P, G: Gate<P>> Core<P, G> {
         let config = &self.routes[route.index()].config;
         let at_once = config.batch.is_none()
             && matches!(config.shape, Shape::Pinned { .. })
+            && !self.pacing.is_on()
             && !self.leases.is_stopping();
         let before = partition.tracker.version();
         let mut waits = false;
@@ -234,10 +236,12 @@ impl<P, G: Gate<P>> Core<P, G> {
         }
     }
 
-    /// Puts a partition with lanes that may run among those of its route, unless its user has paused it.
+    /// Puts a partition with lanes that may run among those of its route, unless its user has paused it or it waits for
+    /// the pace.
     pub(crate) fn queue_partition(&mut self, slot: PartitionSlot) {
         let partition = &mut self.partitions[slot.index()];
-        if !partition.in_route_queue && !partition.paused_by_user && !partition.ready.is_empty() {
+        let waits = partition.paused_by_user || partition.paced_until.is_some();
+        if !partition.in_route_queue && !waits && !partition.ready.is_empty() {
             partition.in_route_queue = true;
             self.routes[partition.route.index()].queue.push_back(slot);
         }
@@ -274,8 +278,7 @@ impl<P, G: Gate<P>> Core<P, G> {
     }
 
     pub(crate) fn fill_all(&mut self, now: Timestamp) {
-        for route in 0..self.routes.len() {
-            let route = RouteId(route as u16);
+        for route in self.pacing.routes(self.routes.len()) {
             self.fill(route, now);
             self.flush(route);
         }
@@ -292,30 +295,33 @@ impl<P, G: Gate<P>> Core<P, G> {
         }
         match self.routes[route.index()].config.shape {
             Shape::Pinned { .. } => {
-                while self.peek_lane(route).is_some() {
+                while self.peek_lane(route, now).is_some() {
                     let Some(worker) = self.routes[route.index()].place() else {
                         break;
                     };
-                    let Some(index) = self.next_lane(route) else {
+                    let Some(index) = self.next_lane(route, now) else {
                         break;
                     };
-                    self.follow(route, index, worker);
+                    self.follow(route, index, worker, now);
                 }
             }
             Shape::Pool { .. } => {
                 while self.routes[route.index()].pool_has_room() {
-                    let Some(index) = self.next_lane(route) else {
+                    let Some(index) = self.next_lane(route, now) else {
                         break;
                     };
-                    self.start_run(route, index);
+                    self.start_run(route, index, now);
                 }
             }
         }
     }
 
     /// The first lane that may run, left where it is; lanes that may not, after all, are put aside.
-    fn peek_lane(&mut self, route: RouteId) -> Option<LaneIndex> {
+    fn peek_lane(&mut self, route: RouteId, now: Timestamp) -> Option<LaneIndex> {
         loop {
+            if self.pacing.member_until.is_some() {
+                return None;
+            }
             let slot = *self.routes[route.index()].queue.front()?;
             let partition = &mut self.partitions[slot.index()];
             let first = partition.ready.front().copied();
@@ -331,7 +337,13 @@ impl<P, G: Gate<P>> Core<P, G> {
             match front {
                 Some((offset, starts)) if partition.map_allows(offset) => {
                     if starts {
-                        return Some(index);
+                        match self.ask_pace_for_room(route, index, now) {
+                            Turn::Start => return Some(index),
+                            Turn::Wait { until, whose, .. } => {
+                                self.send_to_wait(route, index, until, whose);
+                                continue;
+                            }
+                        }
                     }
                     lane.state = LaneState::BehindLimit;
                     partition.behind_limit.push(index);
@@ -347,8 +359,8 @@ impl<P, G: Gate<P>> Core<P, G> {
     }
 
     /// Takes the next lane that may run; the partition after its own is next.
-    fn next_lane(&mut self, route: RouteId) -> Option<LaneIndex> {
-        let index = self.peek_lane(route)?;
+    fn next_lane(&mut self, route: RouteId, now: Timestamp) -> Option<LaneIndex> {
+        let index = self.peek_lane(route, now)?;
         let queue = &mut self.routes[route.index()].queue;
         let slot = queue.pop_front()?;
         let partition = &mut self.partitions[slot.index()];
@@ -363,7 +375,7 @@ impl<P, G: Gate<P>> Core<P, G> {
     }
 
     /// The next waiting record of a lane if it may run now.
-    fn take_next(&mut self, index: LaneIndex) -> Option<Waiting<P>> {
+    fn take_next(&mut self, index: LaneIndex, now: Timestamp) -> Option<Waiting<P>> {
         let lane = self.lanes.get_mut(index);
         let front = lane.waiting.front()?;
         let partition = &self.partitions[lane.slot.index()];
@@ -374,14 +386,24 @@ impl<P, G: Gate<P>> Core<P, G> {
         {
             return None;
         }
-        lane.waiting.pop_front()
+        // Where it has to wait, what is out of its lane comes back first; then the lane is queued and asked for.
+        if self.ask_pace(index, now) != Turn::Start {
+            return None;
+        }
+        self.lanes.get_mut(index).waiting.pop_front()
     }
 
     /// Hands waiting records of a lane to `worker` while it has room.
-    pub(crate) fn follow(&mut self, route: RouteId, index: LaneIndex, worker: WorkerIndex) {
+    pub(crate) fn follow(
+        &mut self,
+        route: RouteId,
+        index: LaneIndex,
+        worker: WorkerIndex,
+        now: Timestamp,
+    ) {
         let room = self.routes[route.index()].room(worker);
         for _ in 0..room {
-            let Some(waiting) = self.take_next(index) else {
+            let Some(waiting) = self.take_next(index, now) else {
                 break;
             };
             self.note_out(index, worker, &waiting.task.at);
@@ -390,11 +412,11 @@ impl<P, G: Gate<P>> Core<P, G> {
     }
 
     /// Hands waiting records of a lane to the pool as one run.
-    fn start_run(&mut self, route: RouteId, index: LaneIndex) {
+    fn start_run(&mut self, route: RouteId, index: LaneIndex, now: Timestamp) {
         let length = self.routes[route.index()].run_length();
         let mut tasks = self.spare_vector();
         for _ in 0..length {
-            let Some(waiting) = self.take_next(index) else {
+            let Some(waiting) = self.take_next(index, now) else {
                 break;
             };
             self.note_out(index, WorkerIndex(0), &waiting.task.at);
@@ -410,7 +432,7 @@ impl<P, G: Gate<P>> Core<P, G> {
 
     fn fill_batches(&mut self, route: RouteId, batch: BatchConfig, now: Timestamp) {
         self.routes[route.index()].batch_waits_for_room = false;
-        while self.peek_lane(route).is_some() {
+        while self.peek_lane(route, now).is_some() {
             if !self.batch_may_go(route, batch, now) {
                 return;
             }
@@ -486,7 +508,7 @@ impl<P, G: Gate<P>> Core<P, G> {
         let (mut limit, mut bytes) = (batch.max_records.max(1), 0);
         let mut left_over = Vec::new();
         'lanes: while tasks.len() < limit {
-            let Some(index) = self.next_lane(route) else {
+            let Some(index) = self.next_lane(route, now) else {
                 break;
             };
             loop {
@@ -495,7 +517,7 @@ impl<P, G: Gate<P>> Core<P, G> {
                         || (bytes + front.task.at.bytes as usize <= batch.max_bytes
                             && tasks.len() < front.batch_limit as usize)
                 });
-                let Some(waiting) = fits.then(|| self.take_next(index)).flatten() else {
+                let Some(waiting) = fits.then(|| self.take_next(index, now)).flatten() else {
                     if self.lanes.get(index).out == 0 {
                         left_over.push(index);
                         break 'lanes;

@@ -26,6 +26,8 @@ pub(crate) struct Waiting<P> {
     pub(crate) batch_limit: u32,
     /// The gate has not let it through yet.
     pub(crate) held: bool,
+    /// What the pace has said of this attempt so far.
+    pub(crate) passed: u8,
 }
 
 impl<P> Waiting<P> {
@@ -34,6 +36,7 @@ impl<P> Waiting<P> {
             task,
             batch_limit: u32::MAX,
             held: false,
+            passed: 0,
         }
     }
 }
@@ -51,6 +54,8 @@ pub(crate) enum LaneState {
     BehindLimit,
     /// A retry is due at this time.
     Due(Timestamp),
+    /// Its first record starts at this time at the earliest, for the sake of the pace.
+    Paced(Timestamp),
     /// The gate holds its first record.
     Held,
 }
@@ -198,6 +203,15 @@ impl<P> LaneTable<P> {
     /// All lanes that hold a record.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Lane<P>> {
         self.by_id.iter().map(|index| &self.lanes[index.index()])
+    }
+
+    /// Calls `change` with the first waiting record of each lane.
+    pub(crate) fn each_front(&mut self, mut change: impl FnMut(&mut Waiting<P>)) {
+        for index in &self.by_id {
+            if let Some(front) = self.lanes[index.index()].waiting.front_mut() {
+                change(front);
+            }
+        }
     }
 
     /// Number of lanes that hold a record.

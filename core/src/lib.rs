@@ -30,6 +30,7 @@ mod lease;
 mod map_pressure;
 mod mutant;
 mod ordering;
+mod pace;
 mod partition;
 mod retry;
 mod rider;
@@ -54,6 +55,7 @@ pub use lease::{Leases, MAX_SLOTS};
 #[cfg(feature = "mutants")]
 pub use mutant::{Mutant, mutate};
 pub use ordering::{LaneNames, Ordering};
+pub use pace::{Pace, Turn, Whose};
 pub use retry::{Exhausted, RetryPolicy};
 pub use rider::{Missing, PlannedRider, RiderSource};
 pub use status::{Counters, PartitionStatus, RouteStatus, Status};

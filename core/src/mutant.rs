@@ -58,6 +58,10 @@ pub enum Mutant {
     RevokedStillCounted,
     /// What is ready runs though its user has paused the partition.
     PauseIgnored,
+    /// A record starts before its time though the pace says so.
+    PaceIgnored,
+    /// A worker that is retired gets more.
+    RetiredGetsMore,
     /// A record's update does not reach the state of its partition.
     UpdateForgotten,
 }
@@ -91,6 +95,8 @@ impl Mutant {
         Mutant::RefusalForgotten,
         Mutant::RevokedStillCounted,
         Mutant::PauseIgnored,
+        Mutant::PaceIgnored,
+        Mutant::RetiredGetsMore,
         Mutant::UpdateForgotten,
     ];
 }

@@ -52,6 +52,8 @@ pub(crate) struct Partition {
     pub(crate) paused: bool,
     /// By the user: nothing is fetched, and nothing starts.
     pub(crate) paused_by_user: bool,
+    /// Nothing of it starts before, for the sake of the pace.
+    pub(crate) paced_until: Option<Timestamp>,
 }
 
 impl Partition {
@@ -75,6 +77,7 @@ impl Partition {
             on_hold: 0,
             paused: false,
             paused_by_user: false,
+            paced_until: None,
         }
     }
 

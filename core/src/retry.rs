@@ -109,8 +109,4 @@ impl Retries {
             .peek()
             .map_or(Timestamp::NEVER, |Reverse((due, _))| *due)
     }
-
-    pub(crate) fn len(&self) -> usize {
-        self.heap.len()
-    }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::config::{RouteConfig, Shape};
 use crate::ids::{PartitionSlot, Timestamp, WorkerIndex};
+use crate::mutant::{Mutant, mutated};
 use crate::service::ServiceTime;
 use crate::work::Task;
 
@@ -17,8 +18,25 @@ pub(crate) struct Worker<P> {
     pub(crate) held: u32,
     /// Its running attempt takes long: nothing is queued behind it.
     pub(crate) stuck: bool,
+    /// There are to be fewer workers: it gets no more.
+    pub(crate) retired: bool,
     /// Handed over at the end of this event.
     pub(crate) pending: Vec<Task<P>>,
+}
+
+impl<P> Worker<P> {
+    fn new() -> Self {
+        Self {
+            held: 0,
+            stuck: false,
+            retired: false,
+            pending: Vec::new(),
+        }
+    }
+
+    fn takes_more(&self) -> bool {
+        !self.stuck && (!self.retired || mutated(Mutant::RetiredGetsMore))
+    }
 }
 
 #[derive(Debug)]
@@ -51,13 +69,7 @@ impl<P> Route<P> {
         Self {
             config,
             service: ServiceTime::unknown(),
-            workers: (0..count)
-                .map(|_| Worker {
-                    held: 0,
-                    stuck: false,
-                    pending: Vec::new(),
-                })
-                .collect(),
+            workers: (0..count).map(|_| Worker::new()).collect(),
             idle: (0..count).rev().map(WorkerIndex).collect(),
             favourite: WorkerIndex(0),
             touched: Vec::new(),
@@ -80,16 +92,16 @@ impl<P> Route<P> {
 
     fn has_room(&self, worker: WorkerIndex) -> bool {
         let state = &self.workers[worker.index()];
-        !state.stuck && state.held < self.depth()
+        state.takes_more() && state.held < self.depth()
     }
 
     /// How many more records `worker` may hold.
     pub(crate) fn room(&self, worker: WorkerIndex) -> u32 {
         let state = &self.workers[worker.index()];
-        if state.stuck {
-            0
-        } else {
+        if state.takes_more() {
             self.depth().saturating_sub(state.held)
+        } else {
+            0
         }
     }
 
@@ -100,7 +112,8 @@ impl<P> Route<P> {
         }
         while let Some(worker) = self.idle.pop() {
             // Entries go stale when a lane went to its own worker directly.
-            if self.workers[worker.index()].held == 0 {
+            let state = &self.workers[worker.index()];
+            if state.held == 0 && state.takes_more() {
                 self.favourite = worker;
                 return Some(worker);
             }
@@ -118,6 +131,20 @@ impl<P> Route<P> {
             .min_by_key(|worker| self.workers[worker.index()].held)?;
         self.favourite = found;
         Some(found)
+    }
+
+    /// Whether a worker, or the pool, takes another lane: whether `place` would name one.
+    pub(crate) fn takes_more(&self) -> bool {
+        match self.config.shape {
+            Shape::Pool { .. } => self.pool_has_room(),
+            Shape::Pinned { .. } => {
+                let is_idle = |worker: &WorkerIndex| self.has_room(*worker);
+                let mut all = (0..self.workers.len()).map(|index| WorkerIndex(index as u32));
+                self.has_room(self.favourite)
+                    || self.idle.iter().rev().any(is_idle)
+                    || all.any(|worker| self.has_room(worker))
+            }
+        }
     }
 
     /// Whether a pool may start another run.
@@ -143,7 +170,7 @@ impl<P> Route<P> {
         }
         state.held = state.held.saturating_sub(records);
         state.stuck = false;
-        if state.held == 0 {
+        if state.held == 0 && !state.retired {
             self.idle.push(worker);
             // Each report of an idle worker adds an entry and `place` drops the stale ones; a bound keeps the
             // list from growing when `place` is not asked.
@@ -156,6 +183,36 @@ impl<P> Route<P> {
                 });
             }
         }
+    }
+
+    /// From now on there are `calls` calls at once. Workers beyond are retired, and come back when there are to be
+    /// more again.
+    pub(crate) fn resize(&mut self, calls: u32) {
+        match &mut self.config.shape {
+            Shape::Pool { concurrency } => *concurrency = calls,
+            Shape::Pinned { workers } => {
+                *workers = calls;
+                let most = self.workers.len().max(calls as usize);
+                self.workers.resize_with(most, || Worker {
+                    retired: true,
+                    ..Worker::new()
+                });
+                for (index, worker) in self.workers.iter_mut().enumerate() {
+                    let retired = index >= calls as usize;
+                    let returns = std::mem::replace(&mut worker.retired, retired) && !retired;
+                    if returns && worker.held == 0 {
+                        self.idle.push(WorkerIndex(index as u32));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Workers that are retired and have not finished.
+    pub(crate) fn leaving(&self) -> impl Iterator<Item = WorkerIndex> + '_ {
+        let workers = self.workers.iter().enumerate();
+        let leaving = workers.filter(|(_, worker)| worker.retired && worker.held > 0);
+        leaving.map(|(index, _)| WorkerIndex(index as u32))
     }
 
     /// The most records that one run of a pool takes: what fits into a slow attempt, so that an assignment

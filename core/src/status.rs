@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use keyway_offsets::{HoleMap, Limits};
 
+use crate::config::Shape;
 use crate::core::Core;
 use crate::gate::Gate;
 use crate::ids::{PartitionSlot, RouteId};
+use crate::lanes::LaneState;
 use crate::partition::Phase;
 
 /// What has happened since the start.
@@ -65,6 +67,10 @@ pub struct PartitionStatus {
     pub paused: bool,
     /// Whether the user paused it: nothing is fetched, and nothing starts.
     pub paused_by_user: bool,
+    /// Lanes whose next record waits for its time, for the sake of the pace.
+    pub lanes_paced: usize,
+    /// Whether nothing of it starts for a while, for the sake of the pace.
+    pub paced: bool,
     /// Whether it is about to leave.
     pub revoking: bool,
     /// Whether records above the highest complete one wait because the hole map is too long.
@@ -91,6 +97,10 @@ pub struct RouteStatus {
     pub mean_service: Duration,
     /// Records that one worker may hold at the moment.
     pub depth: u32,
+    /// Calls at once.
+    pub concurrency: u32,
+    /// Workers that were one too many and have not finished.
+    pub leaving: usize,
 }
 
 /// The core at one moment.
@@ -109,8 +119,10 @@ pub struct Status {
     pub running: usize,
     /// Lanes that hold a record.
     pub lanes: usize,
-    /// Entries of the retry queue.
+    /// Lanes that wait for another attempt.
     pub retries: usize,
+    /// Whether nothing at all starts for a while, for the sake of the pace.
+    pub paced: bool,
     /// Whether the buffers are full.
     pub full: bool,
     /// Limits of the metadata as learned.
@@ -133,7 +145,14 @@ impl<P, G: Gate<P>> Core<P, G> {
     /// A snapshot. Its cost follows the partitions, the words of their windows and the lanes.
     pub fn status(&self) -> Status {
         let mut stale = vec![0; self.partitions.len()];
+        let mut paced = vec![0; self.partitions.len()];
+        let mut retries = 0;
         for lane in self.lanes.iter() {
+            match lane.state {
+                LaneState::Paced(_) => paced[lane.slot.index()] += 1,
+                LaneState::Due(_) => retries += 1,
+                _ => {}
+            }
             let epoch = self.partitions[lane.slot.index()].epoch;
             if lane.out > 0 && lane.out_epoch != epoch {
                 stale[lane.slot.index()] += 1;
@@ -154,6 +173,8 @@ impl<P, G: Gate<P>> Core<P, G> {
                 on_hold: partition.on_hold,
                 paused: partition.paused,
                 paused_by_user: partition.paused_by_user,
+                lanes_paced: paced[index],
+                paced: partition.paced_until.is_some(),
                 revoking: partition.phase == Phase::Revoking,
                 blocked_by_map: partition.map.over_threshold,
                 lanes_behind_map: partition.behind_map.len(),
@@ -171,6 +192,11 @@ impl<P, G: Gate<P>> Core<P, G> {
                 route: RouteId(index as u16),
                 mean_service: route.service.mean(),
                 depth: route.depth(),
+                concurrency: match route.config.shape {
+                    Shape::Pinned { workers } => workers,
+                    Shape::Pool { concurrency } => concurrency,
+                },
+                leaving: route.leaving().count(),
             })
             .collect();
         Status {
@@ -180,7 +206,8 @@ impl<P, G: Gate<P>> Core<P, G> {
             bytes: self.totals.bytes,
             running: self.totals.out,
             lanes: self.lanes.len(),
-            retries: self.retries.len(),
+            retries,
+            paced: self.pacing.member_until.is_some(),
             full: self.is_full(),
             limits: self.commits.limits,
             counters: self.counters,

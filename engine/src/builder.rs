@@ -17,6 +17,7 @@ pub(crate) use self::check::in_range;
 use crate::budget::DEFAULT_MEMORY_BUDGET;
 use crate::engine::{Engine, StartError};
 use crate::kafka::OauthToken;
+use crate::limits::Rate;
 use crate::observer::Observer;
 use crate::outcome::{BatchOutcome, Outcome};
 use crate::poll::{TokenProvider, token_provider};
@@ -54,6 +55,7 @@ impl Keyway {
             commit_timeout: Duration::from_secs(10),
             revoke_wait: None,
             record_limit: None,
+            rate: None,
             riders: RiderSettings::default(),
             rider_refresh: None,
             two_riders: false,
@@ -93,6 +95,7 @@ pub struct Builder {
     commit_timeout: Duration,
     revoke_wait: Option<Duration>,
     record_limit: Option<u64>,
+    rate: Option<Rate>,
     riders: RiderSettings,
     rider_refresh: Option<Duration>,
     /// A source of riders was given over another.
@@ -217,6 +220,16 @@ impl Builder {
         self.change(move |route| route.concurrency(calls))
     }
 
+    /// The rate of each topic of the default route; see [`Route::topic_rate`].
+    pub fn topic_rate(self, rate: Rate) -> Self {
+        self.change(move |route| route.topic_rate(rate))
+    }
+
+    /// The rate of each key of the default route's topics; see [`Route::key_rate`].
+    pub fn key_rate(self, rate: Rate) -> Self {
+        self.change(move |route| route.key_rate(rate))
+    }
+
     /// How long a call of the default route's async handler may take; see [`Route::timeout`].
     pub fn timeout(self, limit: Duration) -> Self {
         self.change(move |route| route.timeout(limit))
@@ -328,6 +341,13 @@ impl Builder {
     /// limit.
     pub fn record_limit(mut self, records: u64) -> Self {
         self.record_limit = Some(records);
+        self
+    }
+
+    /// At most so many records of the whole engine start in a second. Default: as many as can. Can be changed while
+    /// the engine runs: [`Limits::set_rate`](crate::Limits::set_rate).
+    pub fn rate(mut self, rate: Rate) -> Self {
+        self.rate = Some(rate);
         self
     }
 

@@ -5,10 +5,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use keyway_core::{Leases, RouteId, Shape};
+use keyway_core::{Leases, RouteId};
 
 use crate::context::Member;
 use crate::kafka::{ClientError, Source, SourceConfig, TopicPartition};
+use crate::limits::Limits;
 use crate::poll::{
     Committer, Inbound, InboxSender, LoopState, Owned, PollLoop, RestorePolicy, Restorer, Tokens,
     Which, inbox, panic_text,
@@ -47,6 +48,7 @@ impl From<WorkersError> for StartError {
 #[derive(Debug)]
 pub struct Engine {
     inbox: InboxSender,
+    limits: Limits,
     status: Arc<Mutex<Arc<Status>>>,
     end: Arc<End>,
 }
@@ -75,7 +77,6 @@ impl Engine {
         let member = Arc::new(Member::new(Arc::clone(&leases)));
         let runtime = tokio::runtime::Handle::try_current().ok();
         let mut pools = Vec::with_capacity(settings.routes.len());
-        let mut pinned = Vec::with_capacity(settings.routes.len());
         for (index, route) in settings.routes.iter().enumerate() {
             let context = RouteContext {
                 route: RouteId(index as u16),
@@ -90,10 +91,6 @@ impl Engine {
                 context,
                 runtime.clone(),
             )?);
-            pinned.push(match route.config().shape {
-                Shape::Pinned { workers } => workers,
-                Shape::Pool { .. } => 0,
-            });
         }
         let owned = Arc::new(Owned::default());
         settings.riders.announce();
@@ -126,8 +123,15 @@ impl Engine {
             runtime,
             taker: group.clone(),
         });
-        let core = settings.core(leases);
-        let slots = settings.slots(RandomState::new().hash_one(0_u8));
+        let mut core = settings.core(leases);
+        let seed = RandomState::new().hash_one(0_u8);
+        let rates = settings.rates(seed);
+        rates.apply_to(&mut core);
+        let slots = settings.slots(seed);
+        let limits = Limits::new(&settings, {
+            let sender = sender.clone();
+            move |change| sender.send(Inbound::Limit(change))
+        });
         let status = Arc::new(Mutex::new(Arc::new(Status::default())));
         let poll = PollLoop {
             core,
@@ -136,7 +140,7 @@ impl Engine {
             slots,
             member,
             pools,
-            pinned,
+            rates,
             reports,
             inbox,
             commits,
@@ -155,6 +159,7 @@ impl Engine {
         let end = Arc::new(End::default());
         let engine = Self {
             inbox: sender,
+            limits,
             status,
             end: Arc::clone(&end),
         };
@@ -216,6 +221,11 @@ impl Engine {
     /// Ends every pause.
     pub fn resume_all(&self) {
         self.inbox.send(Inbound::Resume(Which::All));
+    }
+
+    /// Changes rates and concurrency while the engine runs.
+    pub fn limits(&self) -> Limits {
+        self.limits.clone()
     }
 
     /// Commits now, and waits until all that was complete at the call is acknowledged. Blocks the thread, so

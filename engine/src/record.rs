@@ -37,6 +37,14 @@ impl Message {
         }
     }
 
+    pub(crate) fn topic_name(&self) -> &str {
+        self.native().topic_name()
+    }
+
+    pub(crate) fn key(&self) -> Option<&[u8]> {
+        self.native().key()
+    }
+
     pub(crate) fn into_shared(self) -> Arc<NativeRecord> {
         match self {
             Message::Owned(native) => Arc::new(native),

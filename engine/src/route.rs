@@ -9,6 +9,7 @@ use std::time::Duration;
 use keyway_core::{BatchConfig, Ordering, RouteConfig};
 
 use crate::handler::Handler;
+use crate::limits::{MOST_CALLS, MOST_THREADS, Rate, TopicRates};
 use crate::outcome::{BatchOutcome, Outcome};
 use crate::record::Record;
 use crate::retry::Retry;
@@ -25,7 +26,7 @@ pub(crate) enum LaneRule {
     Chosen(Arc<LaneFn>),
 }
 
-/// A handler with its ordering, concurrency, batches and retries.
+/// A handler with its ordering, concurrency, rates, batches and retries.
 ///
 /// One route serves all topics without one of their own; [`Builder::topic`](crate::Builder::topic) gives a
 /// topic its own, with its own workers.
@@ -38,6 +39,7 @@ pub struct Route {
     pub(crate) batch: BatchConfig,
     pub(crate) retry: Retry,
     pub(crate) timeout: Option<Duration>,
+    pub(crate) rates: TopicRates,
 }
 
 impl Route {
@@ -53,6 +55,7 @@ impl Route {
             batch: BatchConfig::default(),
             retry: Retry::default(),
             timeout: None,
+            rates: TopicRates::default(),
         }
     }
 
@@ -124,9 +127,25 @@ impl Route {
 
     /// Calls of the handler at once; of a handler of single records that is the records inside handlers.
     /// Default: 16, for [`Route::cpu_handler`] the number of cores. A handler that waits on a thread takes one
-    /// thread for each; an async one may have tens of thousands.
+    /// thread for each; an async one may have tens of thousands. Can be changed while the engine runs:
+    /// [`Limits::set_concurrency`](crate::Limits::set_concurrency).
     pub fn concurrency(mut self, calls: u32) -> Self {
         self.concurrency = calls;
+        self
+    }
+
+    /// At most so many records of each topic of this route start in a second. Default: as many as can. Can be changed
+    /// while the engine runs: [`Limits::set_topic_rate`](crate::Limits::set_topic_rate).
+    pub fn topic_rate(mut self, rate: Rate) -> Self {
+        self.rates.topic = Some(rate);
+        self
+    }
+
+    /// At most so many records of each key of a topic start in a second. Default: as many as can. Records without a
+    /// key have no such limit. Can be changed while the engine runs:
+    /// [`Limits::set_key_rate`](crate::Limits::set_key_rate).
+    pub fn key_rate(mut self, rate: Rate) -> Self {
+        self.rates.key = Some(rate);
         self
     }
 
@@ -174,6 +193,14 @@ impl Route {
         self.retry(Retry::every(delay))
     }
 
+    /// How far its concurrency may be raised.
+    pub(crate) fn most_calls(&self) -> u32 {
+        match self.handler {
+            Handler::Threads(_) => MOST_THREADS,
+            Handler::Cpu(_) | Handler::Async(_) => MOST_CALLS,
+        }
+    }
+
     pub(crate) fn config(&self) -> RouteConfig {
         RouteConfig {
             shape: self.handler.shape(self.concurrency),
@@ -200,6 +227,7 @@ impl fmt::Debug for Route {
             .field("batch", &self.batch)
             .field("retry", &self.retry)
             .field("timeout", &self.timeout)
+            .field("rates", &self.rates)
             .finish()
     }
 }

@@ -9,6 +9,7 @@ use keyway_offsets::Limits;
 use keyway_rider::BadMetadata;
 
 use crate::kafka::Prepared;
+use crate::limits::{Rate, Rates, TopicRates};
 use crate::observer::Observer;
 use crate::poll::{Slots, TokenProvider};
 use crate::record::Message;
@@ -75,6 +76,7 @@ pub(crate) struct Settings {
     pub(crate) commit_timeout: Duration,
     pub(crate) revoke_wait: Duration,
     pub(crate) record_limit: Option<u64>,
+    pub(crate) rate: Option<Rate>,
     pub(crate) riders: RiderSettings,
     pub(crate) observer: Option<Arc<dyn Observer>>,
     pub(crate) token_provider: Option<TokenProvider>,
@@ -106,6 +108,18 @@ impl Settings {
             core.limit_starts(limit);
         }
         core
+    }
+
+    /// The rates that these settings begin with; `seed` is that of the keys' hashes.
+    pub(crate) fn rates(&self, seed: u64) -> Rates {
+        let of_route = |route: usize| self.routes[route].rates;
+        let by_route = self
+            .topic_routes
+            .iter()
+            .map(|(topic, route)| (topic.clone(), of_route(*route)))
+            .collect();
+        let otherwise = self.default_route.map_or(TopicRates::default(), of_route);
+        Rates::new(self.rate, by_route, otherwise, seed)
     }
 
     /// Whether a topic's records come to this engine.

@@ -10,10 +10,14 @@ use crate::kafka::{ClientError, TopicPartition};
 pub struct Status {
     /// Assigned partitions.
     pub partitions: Vec<PartitionStatus>,
+    /// The routes: that of the topics without one of their own first, if there is such.
+    pub routes: Vec<RouteStatus>,
     /// Partitions that are assigned and wait for what the group had committed.
     pub restoring: Vec<TopicPartition>,
     /// Whether the engine is about to stop.
     pub stopping: bool,
+    /// Whether nothing starts for a moment because of [`Builder::rate`](crate::Builder::rate).
+    pub paced: bool,
     /// Whether the buffers are full, so that nothing more is fetched.
     pub full: bool,
     /// Records in the engine.
@@ -24,7 +28,7 @@ pub struct Status {
     pub running: usize,
     /// Lanes that hold a record.
     pub lanes: usize,
-    /// Records that wait for another attempt.
+    /// Keys whose next record waits for another attempt.
     pub retries: usize,
     /// Records completed since the start.
     pub completed: u64,
@@ -39,6 +43,18 @@ pub struct Status {
     pub idle_for: Option<Duration>,
     /// An error of the client that lasts until somebody changes something; cleared when it heals.
     pub denied: Option<ClientError>,
+}
+
+/// One route.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct RouteStatus {
+    /// The topic that it belongs to; `None` for the default route.
+    pub topic: Option<String>,
+    /// Calls at once.
+    pub concurrency: u32,
+    /// Calls beyond, of before the concurrency was lowered, that have not returned.
+    pub leaving: usize,
 }
 
 /// One assigned partition.
@@ -64,6 +80,10 @@ pub struct PartitionStatus {
     pub paused: bool,
     /// Whether [`Engine::pause`](crate::Engine::pause) holds it.
     pub paused_by_user: bool,
+    /// Whether nothing of it starts for a moment because of its topic's rate.
+    pub paced: bool,
+    /// Keys whose next record waits for a moment because of the rate of a key.
+    pub lanes_paced: usize,
     /// Whether it is about to leave this member.
     pub revoking: bool,
     /// Whether records above the highest complete one wait because the hole map is too long.

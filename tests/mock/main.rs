@@ -12,6 +12,7 @@ mod embedding;
 mod ends;
 mod handlers;
 mod idle;
+mod limits;
 mod ordering;
 mod outages;
 mod pauses;

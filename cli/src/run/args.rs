@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use keyway::Retry;
+use keyway::{Rate, Retry};
 use keyway_rider::RiderBytes;
 
 use super::generate::Generate;
@@ -56,6 +56,10 @@ pub(crate) struct Args {
     /// most attempts (0 for no limit), after which the record stays incomplete and its key waits [default: 1s,2,1m,0]
     #[arg(long, value_name = "INITIAL,FACTOR,MAX,ATTEMPTS", value_parser = units::retry)]
     pub(super) retry: Option<Retry>,
+
+    /// Start at most N records a second, all partitions together
+    #[arg(long, value_name = "N/s", value_parser = units::rate)]
+    pub(super) rate: Option<Rate>,
 
     /// Give the handler up to N records at a time
     #[arg(long, value_name = "N", value_parser = units::count)]

@@ -71,6 +71,9 @@ fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     if let Some(records) = args.records {
         builder = builder.record_limit(records);
     }
+    if let Some(rate) = args.rate {
+        builder = builder.rate(rate);
+    }
     let mut fault = None;
     if let Some(events) = events {
         fault = Some(events.fault());

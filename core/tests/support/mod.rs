@@ -289,6 +289,24 @@ impl<G: Gate<u64>> World<G> {
         self.pump();
     }
 
+    /// A record of another route's pool is done.
+    pub fn end_of_route(&mut self, route: u16, slot: u32, offset: i64) {
+        let (worker, task) = self.out.remove(&(slot, offset)).expect("at a worker");
+        let report = Report {
+            route: RouteId(route),
+            worker,
+            finished: vec![Finished {
+                at: task.at,
+                verdict: Verdict::Done,
+            }],
+            busy: self.took,
+            slow: 0,
+            batch_failed: false,
+        };
+        self.core.completed(report, self.now);
+        self.pump();
+    }
+
     pub fn done(&mut self, offsets: &[i64]) {
         self.end_at(0, offsets, false, |_| Verdict::Done);
     }

@@ -10,6 +10,7 @@ use super::{Builder, Keyway};
 use crate::budget::{MIN_MEMORY_BUDGET, MemoryBudget};
 use crate::handler::Handler;
 use crate::kafka::{ConfigError, StartWish, prepare};
+use crate::limits::check_calls;
 use crate::riders::{RiderSettings, Riders};
 use crate::route::Route;
 use crate::settings::{CommitMode, Settings, StartAt};
@@ -101,6 +102,9 @@ impl Builder {
             self.commit_timeout >= Duration::from_millis(100),
             "at least 100 ms, or answers would be taken for lost",
         )?;
+        if let Some(rate) = self.rate {
+            rate.check("rate")?;
+        }
         let interval = match self.commit {
             CommitMode::Periodic(interval) => interval,
             CommitMode::Synchronous => Duration::ZERO,
@@ -124,6 +128,7 @@ impl Builder {
                 commit_timeout: self.commit_timeout,
                 revoke_wait,
                 record_limit: self.record_limit,
+                rate: self.rate,
                 riders,
                 observer: self.observer,
                 token_provider: self.token_provider,
@@ -155,12 +160,8 @@ impl Builder {
             routes.push(route);
         }
         for route in &routes {
-            in_range(
-                "concurrency",
-                route.concurrency,
-                route.concurrency > 0,
-                "at least 1 call at once",
-            )?;
+            check_calls(route.concurrency, route.most_calls())?;
+            route.rates.check()?;
             route.retry.check()?;
             if let Some(limit) = route.timeout {
                 in_range(

@@ -8,6 +8,7 @@ use keyway_core::CommitFinished;
 
 use super::pauses::Which;
 use super::restore::RestoreAnswer;
+use crate::limits::Change;
 use crate::stop::CommitError;
 use crate::workers::Wake;
 
@@ -31,6 +32,8 @@ pub(crate) enum Inbound {
     Pause(Which),
     /// The user resumes them.
     Resume(Which),
+    /// A limit changes.
+    Limit(Change),
     /// End at once as a crash would.
     Abandon,
 }

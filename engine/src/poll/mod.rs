@@ -43,11 +43,12 @@ pub(crate) use self::slots::{Slots, panic_text};
 pub(crate) use self::tokens::{TokenProvider, Tokens, token_provider};
 use crate::context::Member;
 use crate::kafka::{ClientError, GroupClient, NativeRecord, Source, SourceEvent, TopicPartition};
+use crate::limits::{Change, Rates};
 use crate::metrics::{self, Published};
 use crate::observer::Observer;
 use crate::record::Message;
 use crate::riders::RiderSettings;
-use crate::status::{PartitionStatus, Status};
+use crate::status::{PartitionStatus, RouteStatus, Status};
 use crate::stop::{CommitError, Report, StopReason};
 use crate::workers::{Reports, WorkerPool};
 
@@ -72,8 +73,7 @@ pub(crate) struct PollLoop {
     pub(crate) slots: Slots,
     pub(crate) member: Arc<Member>,
     pub(crate) pools: Vec<WorkerPool>,
-    /// Workers of each route, for those whose lanes are pinned.
-    pub(crate) pinned: Vec<u32>,
+    pub(crate) rates: Rates,
     pub(crate) reports: Reports,
     pub(crate) inbox: Inbox,
     pub(crate) commits: Sender<CommitJob>,
@@ -176,8 +176,17 @@ impl PollLoop {
                     self.state.pauses.resume(&which);
                     self.apply_pauses(now);
                 }
+                Inbound::Limit(change) => self.change_limit(&change, now),
                 Inbound::Abandon => self.state.abandoned = true,
             }
+        }
+    }
+
+    fn change_limit(&mut self, change: &Change, now: Timestamp) {
+        tracing::info!(?change, "a limit changes");
+        match change {
+            Change::Concurrency(route, calls) => self.core.set_concurrency(*route, *calls, now),
+            _ => self.rates.change(change, &mut self.core, now),
         }
     }
 
@@ -213,7 +222,7 @@ impl PollLoop {
     }
 
     fn carry_out(&mut self, now: Timestamp) {
-        let (mut pause, mut resume) = (Vec::new(), Vec::new());
+        let (mut pause, mut resume, mut take_back) = (Vec::new(), Vec::new(), Vec::new());
         while let Some(command) = self.core.next_command() {
             match command {
                 Command::Dispatch {
@@ -230,6 +239,8 @@ impl PollLoop {
                     worker,
                     lane,
                 } => self.pools[route.index()].reopen(worker, lane),
+                Command::TakeBack { route, worker } => take_back.push((route, worker)),
+                Command::Retire { route, worker } => self.pools[route.index()].retire(worker),
                 Command::Commit(plan) => {
                     let names = plan
                         .partitions
@@ -269,6 +280,9 @@ impl PollLoop {
         if !resume.is_empty() && self.state.shutdown.is_none() {
             tracing::debug!(?resume, "fetched again");
             log_refusal(self.source.resume(&resume));
+        }
+        for (route, worker) in take_back {
+            self.take_back(route, worker, now);
         }
     }
 
@@ -314,8 +328,9 @@ impl PollLoop {
     /// Takes back everything that is queued, so that what leaves does not wait behind what stays.
     fn take_all_back(&mut self, now: Timestamp) {
         for route in 0..self.pools.len() {
-            for worker in 0..self.pinned[route] {
-                let (route, worker) = (RouteId(route as u16), WorkerIndex(worker));
+            let route = RouteId(route as u16);
+            for worker in 0..self.core.workers(route) {
+                let worker = WorkerIndex(worker);
                 if self.core.holds_more_than_one(route, worker) {
                     self.take_back(route, worker, now);
                 }
@@ -539,6 +554,14 @@ impl PollLoop {
         *self.status.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(status);
     }
 
+    fn route_status(&self, route: &keyway_core::RouteStatus) -> RouteStatus {
+        RouteStatus {
+            topic: self.slots.topic_of_route(route.route).map(str::to_owned),
+            concurrency: route.concurrency,
+            leaving: route.leaving,
+        }
+    }
+
     fn make_status(&self, now: Timestamp) -> Status {
         let core = self.core.status();
         let counters = core.counters;
@@ -563,6 +586,8 @@ impl PollLoop {
                     on_hold: part.on_hold,
                     paused: part.paused,
                     paused_by_user: part.paused_by_user,
+                    paced: part.paced,
+                    lanes_paced: part.lanes_paced,
                     revoking: part.revoking,
                     blocked_by_map: part.blocked_by_map,
                     lanes_behind_map: part.lanes_behind_map,
@@ -572,6 +597,12 @@ impl PollLoop {
                     stale_lanes: part.stale_lanes,
                 })
                 .collect(),
+            routes: core
+                .routes
+                .iter()
+                .map(|route| self.route_status(route))
+                .collect(),
+            paced: core.paced,
             restoring: self.state.rebalancing.restoring(),
             stopping: self.state.shutdown.is_some(),
             full: core.full,

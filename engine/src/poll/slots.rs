@@ -92,6 +92,12 @@ impl Slots {
         &self.entries[slot.index()].partition
     }
 
+    /// The topic that has a route of its own; `None` for the default route.
+    pub(crate) fn topic_of_route(&self, route: RouteId) -> Option<&str> {
+        let of_route = |(topic, its)| (its == &route).then_some(String::as_str(topic));
+        self.by_topic.iter().find_map(of_route)
+    }
+
     pub(crate) fn find(&self, partition: &TopicPartition) -> Option<PartitionSlot> {
         self.by_partition.get(partition).copied()
     }

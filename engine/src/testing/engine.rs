@@ -17,6 +17,7 @@ use super::log::{Commit, Log, TestRecord};
 use crate::builder::{BuildError, Builder};
 use crate::context::RecordId;
 use crate::kafka::TopicPartition;
+use crate::limits::Limits;
 use crate::poll::starts_within;
 use crate::settings::Settings;
 use crate::stop::{Report, StopReason};
@@ -230,6 +231,12 @@ impl TestEngine {
         }
     }
 
+    /// Changes rates and concurrency while the engine runs; effective from the next [`run`](Self::run) on. After a
+    /// crash or a restart the engine has those of its configuration, and the changes of an earlier one go nowhere.
+    pub fn limits(&self) -> Limits {
+        self.life.limits(&self.settings)
+    }
+
     // ---- time ----
 
     /// How far the clock has moved since the start.
@@ -375,10 +382,11 @@ impl TestEngine {
             self.life
                 .commit(&mut self.log, CommitReason::Shutdown, None);
             self.run();
-            if ending == Ending::Drain && !self.finish_by(begun.after(starts_within(within))) {
+            let starts_until = begun.after(starts_within(within));
+            if ending == Ending::Stop || !self.finish_by(starts_until) {
                 self.life.end(Ending::Stop);
+                self.finish_by(begun.after(within));
             }
-            self.finish_by(begun.after(within));
             self.finish_now();
         }
         match &self.end {

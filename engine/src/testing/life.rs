@@ -1,13 +1,13 @@
 //! One member from its start to its end: what the poll thread does, at the pace of a test.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use keyway_core::{
     Command, CommitAnswer, CommitFinished, CommitPlan, CommitReason, Core, Epoch, Leases,
-    PartitionAnswer, PartitionSlot, RouteId, Shape, Timestamp, WorkerIndex,
+    PartitionAnswer, PartitionSlot, RouteId, Timestamp, WorkerIndex,
 };
 use keyway_offsets::Offset;
 use keyway_rider::Rider;
@@ -17,6 +17,7 @@ use super::journal::{Journal, Scribe};
 use super::log::Log;
 use crate::context::{Clock, Fence, Member};
 use crate::kafka::TopicPartition;
+use crate::limits::{Change, Limits, Rates};
 use crate::observer::Observer;
 use crate::poll::Slots;
 use crate::record::Message;
@@ -82,8 +83,9 @@ pub(super) struct Life {
     texts: Texts,
     member: Arc<Member>,
     workers: Vec<InlineWorkers>,
-    /// Workers of each route, for those whose lanes are pinned.
-    pinned: Vec<u32>,
+    rates: Rates,
+    /// Limits that the test has changed since the last turn.
+    changes: Arc<Mutex<Vec<Change>>>,
     reports: Reports,
     scribe: Arc<Scribe>,
     around: Surroundings,
@@ -117,24 +119,16 @@ impl Life {
                 observer: Some(Arc::clone(&scribe) as Arc<dyn Observer>),
                 timeout: route.timeout,
             };
-            InlineWorkers::new(
-                route.handler.clone(),
-                route.concurrency,
-                context,
-                Arc::clone(&around.bell),
-            )
+            InlineWorkers::new(route.handler.clone(), context, Arc::clone(&around.bell))
         });
-        let pinned = settings
-            .routes
-            .iter()
-            .map(|route| match route.config().shape {
-                Shape::Pinned { workers } => workers,
-                Shape::Pool { .. } => 0,
-            });
+        let mut core = settings.core(leases);
+        let rates = settings.rates(SEED);
+        rates.apply_to(&mut core);
         Self {
             workers: workers.collect(),
-            pinned: pinned.collect(),
-            core: settings.core(leases),
+            rates,
+            changes: Arc::default(),
+            core,
             slots: settings.slots(SEED),
             texts: Texts::new(settings.riders.clone(), Guard::inline()),
             member,
@@ -261,13 +255,37 @@ impl Life {
 
     fn take_all_back(&mut self) {
         for route in 0..self.workers.len() {
-            for worker in 0..self.pinned[route] {
-                let (route, worker) = (RouteId(route as u16), WorkerIndex(worker));
-                if self.core.holds_more_than_one(route, worker) {
-                    let mut tasks = Vec::new();
-                    self.workers[route.index()].take_back(worker, &mut tasks);
-                    self.core.taken_back(route, worker, &mut tasks, self.now());
+            let route = RouteId(route as u16);
+            for worker in 0..self.core.workers(route) {
+                if self.core.holds_more_than_one(route, WorkerIndex(worker)) {
+                    self.take_back(route, WorkerIndex(worker));
                 }
+            }
+        }
+    }
+
+    fn take_back(&mut self, route: RouteId, worker: WorkerIndex) {
+        let mut tasks = Vec::new();
+        self.workers[route.index()].take_back(worker, &mut tasks);
+        self.core.taken_back(route, worker, &mut tasks, self.now());
+    }
+
+    /// Limits that are changed by this are so from the next turn on.
+    pub(super) fn limits(&self, settings: &Settings) -> Limits {
+        let changes = Arc::clone(&self.changes);
+        Limits::new(settings, move |change| {
+            let mut changes = changes.lock().unwrap_or_else(PoisonError::into_inner);
+            changes.push(change);
+            true
+        })
+    }
+
+    fn change_limits(&mut self, now: Timestamp) {
+        let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        for change in changes.drain(..) {
+            match change {
+                Change::Concurrency(route, calls) => self.core.set_concurrency(route, calls, now),
+                _ => self.rates.change(&change, &mut self.core, now),
             }
         }
     }
@@ -297,6 +315,7 @@ impl Life {
         if now >= self.core.next_deadline() {
             self.core.tick(now);
         }
+        self.change_limits(now);
         let mut moved = self.fetch(log);
         moved |= self.carry_out(log);
         for route in 0..self.workers.len() {
@@ -379,6 +398,9 @@ impl Life {
                     worker,
                     lane,
                 } => self.workers[route.index()].reopen(worker, lane),
+                Command::TakeBack { route, worker } => self.take_back(route, worker),
+                // Without a thread there is none to end.
+                Command::Retire { .. } => {}
                 Command::Commit(plan) => self.store(log, &plan),
                 Command::Pause(slot) => self.set_paused(slot, true),
                 Command::Resume(slot) => self.set_paused(slot, false),

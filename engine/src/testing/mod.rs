@@ -70,6 +70,8 @@
 mod engine;
 mod journal;
 mod life;
+#[cfg(test)]
+mod limit_tests;
 mod log;
 #[cfg(test)]
 mod rider_tests;

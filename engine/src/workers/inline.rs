@@ -18,7 +18,7 @@ use super::lives::Lives;
 use super::rayon::Runner;
 use super::threads::Stepped;
 use super::tokio::Run;
-use crate::handler::{AsyncHandler, Handler};
+use crate::handler::{AsyncHandler, Handler, SyncHandler};
 use crate::record::Message;
 
 /// The workers of one route.
@@ -28,6 +28,9 @@ pub(crate) struct InlineWorkers {
 
 enum Flavour {
     Threads {
+        handler: SyncHandler,
+        context: RouteContext,
+        /// Made with the first work for them.
         seats: Vec<Stepped>,
         /// Whose turn is next.
         next: usize,
@@ -71,17 +74,12 @@ impl Wake for Alarm {
 }
 
 impl InlineWorkers {
-    pub(crate) fn new(
-        handler: Handler,
-        concurrency: u32,
-        context: RouteContext,
-        bell: Arc<Notify>,
-    ) -> Self {
+    pub(crate) fn new(handler: Handler, context: RouteContext, bell: Arc<Notify>) -> Self {
         let flavour = match handler {
             Handler::Threads(handler) => Flavour::Threads {
-                seats: (0..concurrency.max(1))
-                    .map(|index| Stepped::new(handler.clone(), context.clone(), WorkerIndex(index)))
-                    .collect(),
+                handler,
+                context,
+                seats: Vec::new(),
                 next: 0,
             },
             Handler::Cpu(handler) => Flavour::Cpu {
@@ -106,9 +104,18 @@ impl InlineWorkers {
         work: Work<Message>,
     ) -> Option<Vec<Task<Message>>> {
         match &mut self.flavour {
-            Flavour::Threads { seats, .. } => {
+            Flavour::Threads {
+                handler,
+                context,
+                seats,
+                ..
+            } => {
                 let worker = worker.map_or(0, WorkerIndex::index);
-                seats.get(worker)?.queue().push(work)
+                while seats.len() <= worker {
+                    let index = WorkerIndex(seats.len() as u32);
+                    seats.push(Stepped::new(handler.clone(), context.clone(), index));
+                }
+                seats[worker].queue().push(work)
             }
             Flavour::Cpu { waiting, .. } => {
                 waiting.push_back(work);
@@ -159,7 +166,7 @@ impl InlineWorkers {
     /// handler up to where it waits. `false` when nothing can go on.
     pub(crate) fn step(&mut self) -> bool {
         match &mut self.flavour {
-            Flavour::Threads { seats, next } => {
+            Flavour::Threads { seats, next, .. } => {
                 for turn in 0..seats.len() {
                     let seat = (*next + turn) % seats.len();
                     if seats[seat].step() {

@@ -136,7 +136,7 @@ impl WorkerPool {
             Handler::Threads(handler) => {
                 Flavour::Threads(ThreadPool::new(handler, concurrency, context))
             }
-            Handler::Cpu(handler) => Flavour::Rayon(RayonPool::new(handler, concurrency, context)?),
+            Handler::Cpu(handler) => Flavour::Rayon(RayonPool::new(handler, context)?),
             Handler::Async(handler) => Flavour::Tokio(TokioPool::new(handler, context, runtime)?),
         };
         Ok(Self { flavour })
@@ -168,6 +168,13 @@ impl WorkerPool {
     pub(crate) fn take_back(&self, worker: WorkerIndex, into: &mut Vec<Task<Message>>) {
         if let Flavour::Threads(pool) = &self.flavour {
             pool.take_back(worker, into);
+        }
+    }
+
+    /// The worker holds nothing and gets nothing more: its thread ends.
+    pub(crate) fn retire(&mut self, worker: WorkerIndex) {
+        if let Flavour::Threads(pool) = &mut self.flavour {
+            pool.retire(worker);
         }
     }
 

@@ -23,15 +23,9 @@ pub(super) struct RayonPool {
 }
 
 impl RayonPool {
-    pub(super) fn new(
-        handler: SyncHandler,
-        concurrency: u32,
-        context: RouteContext,
-    ) -> Result<Self, WorkersError> {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = usize::try_from(concurrency)
-            .unwrap_or(usize::MAX)
-            .clamp(1, cores);
+    pub(super) fn new(handler: SyncHandler, context: RouteContext) -> Result<Self, WorkersError> {
+        // How many of them are busy is the core's to say, and may change.
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let pool = ThreadPoolBuilder::new()
             .num_threads(threads)
             .thread_name(|index| format!("keyway-cpu-{index}"))

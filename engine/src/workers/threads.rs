@@ -2,7 +2,8 @@
 //!
 //! A lane is pinned to a worker, whose queue keeps its order. A lane whose record was not done is closed
 //! here: what else of it is in the queue goes back unstarted, until the core says that all of it has come
-//! home and the lane may run again. Threads are spawned with the first work for their worker.
+//! home and the lane may run again. Threads are spawned with the first work for their worker, and end when the
+//! route has no more use for it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -111,6 +112,13 @@ impl ThreadPool {
         if let Some(seat) = self.seat(worker) {
             seat.queue.take_back(into);
             seat.outbox.lock().send();
+        }
+    }
+
+    /// The worker's thread ends. It holds nothing; should it get more one day, it gets a thread of its own again.
+    pub(super) fn retire(&mut self, worker: WorkerIndex) {
+        if let Some(seat) = self.seats.get_mut(worker.index()).and_then(Option::take) {
+            seat.queue.close();
         }
     }
 

@@ -7,6 +7,7 @@ mod gate;
 mod history;
 mod invariants;
 mod member;
+mod pace;
 mod record;
 mod rider;
 mod rng;

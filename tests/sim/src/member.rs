@@ -9,6 +9,7 @@ use keyway_core::{
 
 use crate::assignment::Assignment;
 use crate::gate::MarkGate;
+use crate::pace::{Book, SteadyPace};
 use crate::record::Payload;
 use crate::runner::Runner;
 use crate::scenario::Scenario;
@@ -86,15 +87,17 @@ pub(crate) struct Member {
     pub(crate) leases: Arc<Leases>,
     pub(crate) names: LaneNames,
     pub(crate) slots: Vec<Slot>,
-    /// Pinned workers first, then the runs of pools.
+    /// Pinned workers that have had something, and the runs of pools.
     pub(crate) runners: Vec<Runner>,
-    /// Where the workers of each route begin.
-    first_runner: Vec<usize>,
+    /// Calls at once of each route.
+    pub(crate) concurrency: Vec<u32>,
     pub(crate) request: Option<Request>,
     /// Tasks handed over and not reported.
     pub(crate) out: usize,
     /// Starts that the limit leaves, where one is set.
     pub(crate) starts_left: Option<u64>,
+    /// Whom the pace has let through, where there is one.
+    pub(crate) let_through: Option<Book>,
     /// Records taken though the buffers were full.
     pub(crate) reserve_taken: usize,
     /// Commits tried while leaving.
@@ -118,17 +121,15 @@ impl Member {
             core.add_partition(scenario.route(partition))
                 .expect("fewer partitions than slots");
         }
-        let mut runners = Vec::new();
-        let mut first_runner = Vec::new();
-        for (route, config) in scenario.core.routes.iter().enumerate() {
-            first_runner.push(runners.len());
-            if let Shape::Pinned { workers } = config.shape {
-                for worker in 0..workers {
-                    let route = keyway_core::RouteId(route as u16);
-                    runners.push(Runner::new(route, Some(WorkerIndex(worker))));
-                }
-            }
+        let let_through = scenario.pace.is_set().then(Book::default);
+        if let Some(book) = &let_through {
+            core.set_pace(Some(Box::new(SteadyPace::new(scenario.pace, book.clone()))));
         }
+        let routes = scenario.core.routes.iter();
+        let concurrency = routes.map(|route| match route.shape {
+            Shape::Pinned { workers } => workers,
+            Shape::Pool { concurrency } => concurrency,
+        });
         Self {
             incarnation,
             mode: Mode::Running,
@@ -138,11 +139,12 @@ impl Member {
             leases,
             names: LaneNames::new(seed),
             slots: (0..scenario.partitions).map(|_| Slot::default()).collect(),
-            runners,
-            first_runner,
+            runners: Vec::new(),
+            concurrency: concurrency.collect(),
             request: None,
             out: 0,
             starts_left: None,
+            let_through,
             reserve_taken: 0,
             last_tries: 0,
             last_try: None,
@@ -153,13 +155,13 @@ impl Member {
         self.mode != Mode::Down
     }
 
-    /// The pinned worker of a route.
-    pub(crate) fn runner(
-        &mut self,
-        route: keyway_core::RouteId,
-        worker: WorkerIndex,
-    ) -> &mut Runner {
-        &mut self.runners[self.first_runner[route.index()] + worker.index()]
+    /// The place of a route's pinned worker, made with its first work.
+    pub(crate) fn runner(&mut self, route: keyway_core::RouteId, worker: WorkerIndex) -> usize {
+        let is_it = |runner: &Runner| (runner.route, runner.worker) == (route, Some(worker));
+        self.runners.iter().position(is_it).unwrap_or_else(|| {
+            self.runners.push(Runner::new(route, Some(worker)));
+            self.runners.len() - 1
+        })
     }
 
     pub(crate) fn assignment(&mut self, slot: PartitionSlot) -> Option<&mut Assignment> {

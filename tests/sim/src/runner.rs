@@ -183,6 +183,11 @@ impl Runner {
         });
     }
 
+    /// Whether it holds no record.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queued == self.reopens && self.running.is_none() && self.gathered.is_empty()
+    }
+
     /// Whether nothing of it is left.
     pub(crate) fn is_over(&self) -> bool {
         self.queued == 0

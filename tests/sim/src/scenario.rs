@@ -11,6 +11,7 @@ use keyway_core::{
 };
 use keyway_offsets::{DEFAULT_CAP_CHARS, Limits, ThresholdRatio};
 
+use crate::pace::Intervals;
 use crate::rng::Rng;
 
 /// How often, in a thousand, an attempt or an answer goes wrong.
@@ -39,6 +40,7 @@ pub(crate) struct Weights {
     pub(crate) marker: u32,
     pub(crate) take_back: u32,
     pub(crate) pause: u32,
+    pub(crate) resize: u32,
 }
 
 /// The parameters of one run.
@@ -69,6 +71,8 @@ pub(crate) struct Scenario {
     pub(crate) poison: u32,
     /// Members that stop after a number of starts, in a thousand.
     pub(crate) limited: u32,
+    /// How fast records may start.
+    pub(crate) pace: Intervals,
     pub(crate) revoke_wait: Duration,
     pub(crate) rates: Rates,
     pub(crate) weights: Weights,
@@ -122,6 +126,7 @@ impl Scenario {
             held: rng.pick(&[0, 0, 0, 60]),
             poison: if with_batches { rng.pick(&[0, 40]) } else { 0 },
             limited: rng.pick(&[0, 0, 0, 500]),
+            pace: draw_pace(rng),
             revoke_wait: Duration::from_micros(rng.pick(&[200, 5_000])),
             rates: draw_rates(rng),
             weights: draw_weights(rng),
@@ -196,6 +201,21 @@ fn draw_buffers(rng: &mut Rng) -> BufferConfig {
     }
 }
 
+fn draw_pace(rng: &mut Rng) -> Intervals {
+    if rng.chance(700) {
+        return Intervals::default();
+    }
+    let mut draw = || {
+        let micros = rng.pick(&[0, 50, 1_000, 20_000]);
+        (micros > 0).then(|| Duration::from_micros(micros))
+    };
+    Intervals {
+        third: draw(),
+        partition: draw(),
+        member: draw(),
+    }
+}
+
 fn draw_rates(rng: &mut Rng) -> Rates {
     Rates {
         fail: rng.pick(&[0, 50, 300]),
@@ -221,5 +241,6 @@ fn draw_weights(rng: &mut Rng) -> Weights {
         marker: rng.pick(&[0, 2, 8]),
         take_back: rng.pick(&[0, 3, 10]),
         pause: rng.pick(&[0, 0, 3]),
+        resize: rng.pick(&[0, 0, 0, 2]),
     }
 }

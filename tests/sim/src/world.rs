@@ -136,6 +136,9 @@ impl World {
             if status.full {
                 self.coverage.note(Event::BuffersFull);
             }
+            if status.paced {
+                self.coverage.note(Event::PacedMember);
+            }
             for partition in &status.partitions {
                 let slot = &member.slots[partition.slot.index()];
                 let Some(assignment) = &slot.assignment else {
@@ -146,6 +149,12 @@ impl World {
                 if !member.kicked {
                     let committed = steps::commit::committed_map(self, partition.slot)?;
                     clean::is_stored(assignment, partition, committed.as_ref())?;
+                }
+                if partition.lanes_paced > 0 {
+                    self.coverage.note(Event::PacedLane);
+                }
+                if partition.paced {
+                    self.coverage.note(Event::PacedPartition);
                 }
                 if partition.stale_lanes > 0 {
                     self.coverage.note(Event::StaleLane);

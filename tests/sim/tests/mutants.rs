@@ -10,17 +10,23 @@ use keyway_sim::{DEFAULT_STEPS, run};
 /// Seeds that each mutant runs under.
 const SEEDS: u64 = 250;
 
+/// A mutant that shows under few seeds gets as many as this.
+const MOST_SEEDS: u64 = 1_500;
+
 #[test]
 fn every_mutant_is_caught() {
     // A panic of the core counts as caught; its text would only bury the table.
     std::panic::set_hook(Box::new(|_| {}));
     let mut missed = Vec::new();
-    println!("| mutant | seeds of {SEEDS} that catch it | by |");
+    println!("| mutant | seeds of {SEEDS}, or more until one catches it | by |");
     println!("|---|---|---|");
     for mutant in Mutant::ALL {
         mutate(Some(*mutant));
         let mut caught: BTreeMap<&str, u64> = BTreeMap::new();
-        for seed in 0..SEEDS {
+        for seed in 0..MOST_SEEDS {
+            if seed >= SEEDS && !caught.is_empty() {
+                break;
+            }
             if let Err(violation) = run(seed, DEFAULT_STEPS, false) {
                 *caught.entry(violation.invariant).or_default() += 1;
             }

@@ -1,13 +1,14 @@
-//! What goes to a worker may go: it is of the running assignment, due, not held, not there already, within the
-//! limit of starts, and in a batch of the shape that was asked for.
+//! What goes to a worker may go: it is of the running assignment, due, not held, let through, not there already,
+//! within the limit of starts, in a batch of the shape that was asked for, and to a worker that is to have more.
 
 use std::collections::BTreeSet;
 
-use keyway_core::{BatchConfig, Task, Timestamp};
+use keyway_core::{BatchConfig, RouteId, Task, Timestamp, WorkerIndex};
 
 use super::{Check, ensure};
 use crate::member::{Member, Mode};
 use crate::record::{Lane, Payload};
+use crate::runner::Runner;
 
 /// One record is handed over.
 pub(crate) fn task(member: &Member, task: &Task<Payload>, now: Timestamp) -> Check {
@@ -51,10 +52,34 @@ pub(crate) fn task(member: &Member, task: &Task<Payload>, now: Timestamp) -> Che
     if at.attempt != attempts + 1 {
         return wrong("with the wrong number of its attempt");
     }
+    if member
+        .let_through
+        .as_ref()
+        .is_some_and(|book| !book.holds(at))
+    {
+        return wrong("before the pace had let it through");
+    }
     if member.starts_left == Some(0) && at.attempt == 1 {
         return wrong("over the limit of starts");
     }
     Ok(())
+}
+
+/// Work goes to a worker, or to a pool, that is to have it.
+pub(crate) fn within_concurrency(
+    member: &Member,
+    route: RouteId,
+    worker: Option<WorkerIndex>,
+) -> Check {
+    let calls = member.concurrency[route.index()];
+    let is_run = |runner: &&Runner| runner.route == route && runner.worker.is_none();
+    let before = match worker {
+        Some(worker) => worker.0 as usize,
+        None => member.runners.iter().filter(is_run).count(),
+    };
+    ensure(before < calls as usize, "hand-over", || {
+        format!("{worker:?} of {calls} gets more, {before} are before it")
+    })
 }
 
 /// One batch is handed over.

@@ -41,6 +41,7 @@ pub(crate) enum Step {
     Flush(usize, usize),
     Report(usize, usize),
     TakeBack(usize, usize),
+    Resize(usize, usize),
 
     Send(usize),
     Apply(usize),
@@ -95,6 +96,7 @@ pub(crate) fn take(world: &mut World, step: Step) -> Check {
         }
         Step::Report(m, r) => work::report(world, m, r),
         Step::TakeBack(m, r) => work::take_back(world, m, r),
+        Step::Resize(m, route) => work::resize(world, m, route),
         Step::Send(m) => commit::send(world, m),
         Step::Apply(m) => commit::apply(world, m),
         Step::LoseAnswer(m) => commit::lose_answer(world, m),

@@ -12,6 +12,7 @@ use crate::world::World;
 /// Takes all commands that a member's core has for it.
 pub(super) fn pump(world: &mut World, index: usize) -> Check {
     let mut stops = false;
+    let mut taken_back = Vec::new();
     while let Some(command) = world.members[index].core.next_command() {
         world.say(|_| format!("       {index}: {command:?}"));
         match command {
@@ -25,10 +26,14 @@ pub(super) fn pump(world: &mut World, index: usize) -> Check {
                 worker,
                 lane,
             } => {
-                let runner = world.members[index].runner(route, worker);
+                let member = &mut world.members[index];
+                let r = member.runner(route, worker);
+                let runner = &mut member.runners[r];
                 runner.queue.reopen(lane);
                 runner.note_reopen();
             }
+            Command::TakeBack { route, worker } => taken_back.push((route, worker)),
+            Command::Retire { route, worker } => retire(world, index, route, worker)?,
             Command::Commit(plan) => take_plan(world, index, plan)?,
             Command::Pause(slot) => {
                 let paused = &mut world.members[index].slots[slot.index()].paused;
@@ -59,10 +64,28 @@ pub(super) fn pump(world: &mut World, index: usize) -> Check {
             }
         }
     }
+    for (route, worker) in taken_back {
+        let r = world.members[index].runner(route, worker);
+        if world.members[index].runners[r].running.is_some() {
+            world.coverage.note(Event::RetiredLate);
+        }
+        super::work::take_back(world, index, r)?;
+    }
     if stops {
         super::group::begin_stop(world, index);
     }
     Ok(())
+}
+
+/// A worker's thread ends; should the worker come back, it is with another.
+fn retire(world: &mut World, index: usize, route: RouteId, worker: WorkerIndex) -> Check {
+    world.coverage.note(Event::Retired);
+    let member = &mut world.members[index];
+    let r = member.runner(route, worker);
+    let runner = member.runners.remove(r);
+    ensure(runner.is_empty(), "hand-over", || {
+        format!("{worker:?} is retired and holds records")
+    })
 }
 
 fn take_plan(world: &mut World, index: usize, plan: CommitPlan) -> Check {
@@ -121,9 +144,17 @@ fn dispatch(
             || "a run of a pool holds several lanes".to_owned(),
         )?;
     }
+    // A batch some of which is refused reports twice, so that another may begin a little early.
+    if worker.is_some() || !is_batch {
+        hand_over::within_concurrency(&world.members[index], route, worker)?;
+    }
     let items = if is_batch { 1 } else { work.len() };
     let runner = match worker {
-        Some(worker) => world.members[index].runner(route, worker),
+        Some(worker) => {
+            let member = &mut world.members[index];
+            let r = member.runner(route, worker);
+            &mut member.runners[r]
+        }
         None => {
             let runners = &mut world.members[index].runners;
             runners.push(Runner::new(route, None));

@@ -15,6 +15,11 @@ use crate::world::World;
 
 pub(super) fn enabled(world: &World, into: &mut Vec<(Step, u32)>) {
     for (m, member) in world.members.iter().enumerate() {
+        if member.is_up() && !world.calm && world.scenario.weights.resize > 0 {
+            for route in 0..world.scenario.core.routes.len() {
+                into.push((Step::Resize(m, route), world.scenario.weights.resize));
+            }
+        }
         for (r, runner) in member.runners.iter().enumerate() {
             if runner.running.is_some() {
                 into.push((Step::Finish(m, r), 50));
@@ -32,6 +37,17 @@ pub(super) fn enabled(world: &World, into: &mut Vec<(Step, u32)>) {
             }
         }
     }
+}
+
+/// A route is to have another number of calls at once.
+pub(super) fn resize(world: &mut World, m: usize, route: usize) -> Check {
+    world.coverage.note(Event::Resized);
+    let calls = world.rng.between(1, 4) as u32;
+    let (now, id) = (world.now, keyway_core::RouteId(route as u16));
+    let member = &mut world.members[m];
+    member.concurrency[route] = calls;
+    member.core.set_concurrency(id, calls, now);
+    pump(world, m)
 }
 
 /// A worker takes the next item from its queue, and starts it when it may.
