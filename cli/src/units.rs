@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use keyway::{Exhausted, Rate, Retry};
+use keyway_offsets::{Offset, OffsetRange};
 use keyway_rider::RiderBytes;
 
 /// Suffixes of a duration and their length in nanoseconds, longer suffixes before their own endings.
@@ -57,6 +58,17 @@ pub(crate) fn count(text: &str) -> Result<usize, String> {
         Ok(count) => Ok(count),
         Err(error) => Err(format!("{error}")),
     }
+}
+
+/// Reads `57` or `57-60`, both ends included.
+pub(crate) fn offsets(text: &str) -> Result<OffsetRange, String> {
+    let offset = |text: &str| {
+        let number = text.parse().ok().and_then(Offset::new);
+        number.ok_or_else(|| format!("no offset: {text:?}; expected N or N-M"))
+    };
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let (first, last) = (offset(first)?, offset(last)?);
+    OffsetRange::new(first, last).ok_or_else(|| format!("{last} comes before {first}"))
 }
 
 /// Reads a rider from hexadecimal digits.
@@ -136,6 +148,26 @@ mod tests {
         assert_eq!(rate("500/s"), Ok(Rate::per_second(500)));
         for text in ["500", "/s", "0.5/s", "-1/s", "500/m", "5 00/s"] {
             assert!(rate(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn offsets_are_one_or_a_range() {
+        let range = |first, last| OffsetRange::new(Offset::new(first)?, Offset::new(last)?);
+        assert_eq!(offsets("57").ok(), range(57, 57));
+        assert_eq!(offsets("0-60").ok(), range(0, 60));
+        assert!(range(0, 60).is_some());
+        for text in [
+            "",
+            "-",
+            "-1",
+            "5-",
+            "5-4",
+            "5-6-7",
+            "x",
+            "99999999999999999999",
+        ] {
+            assert!(offsets(text).is_err(), "{text}");
         }
     }
 

@@ -49,6 +49,9 @@ fn what_cannot_be_asked_is_bad_input() {
         "group inspect --brokers localhost:1 --group g --timeout 2h",
         "group scrub --brokers localhost:1 --group g --limit 4096",
         "group inspect --brokers localhost:1 --group g --yes",
+        "group complete --brokers localhost:1 --group g --topic t --partition 0",
+        "group complete --brokers localhost:1 --group g --topic t --partition 0 --offset 9-3",
+        "group complete --brokers localhost:1 --group g --topic t --partition -1 --offset 3",
     ] {
         assert_eq!(output(arguments).status.code(), Some(2), "{arguments}");
     }
@@ -58,7 +61,11 @@ fn what_cannot_be_asked_is_bad_input() {
 fn a_port_that_says_nothing_is_told_in_time() {
     let port = silent();
     let address = port.local_addr().unwrap();
-    for verb in ["inspect", "scrub --yes"] {
+    for verb in [
+        "inspect",
+        "scrub --yes",
+        "complete --topic t --partition 0 --offset 1 --yes",
+    ] {
         let begun = Instant::now();
         let (code, answer) = answer(&mut keyway(&format!(
             "group {verb} --brokers {address} --group g --timeout 500ms"

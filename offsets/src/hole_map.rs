@@ -196,6 +196,32 @@ impl HoleMap {
         }
     }
 
+    /// The map once the offsets of `range` are complete as well. What lies between the last offset that this map
+    /// speaks about and the range is not, so the new one calls it incomplete; the base goes up to the first hole left.
+    #[must_use]
+    pub fn with_complete(&self, range: OffsetRange) -> Self {
+        if range.len() == 0 {
+            return self.clone();
+        }
+        let mut holes = self.holes.clone();
+        if range.first.position() > self.end {
+            let unknown = OffsetRange {
+                first: Offset::from_position(self.end),
+                last: Offset::from_position(range.first.position() - 1),
+            };
+            match holes.last_mut() {
+                Some(last) if last.last.next() == unknown.first => last.last = unknown.last,
+                _ => holes.push(unknown),
+            }
+        }
+        let end = self.end.max(range.last.position() + 1);
+        let left: Vec<OffsetRange> = holes.iter().flat_map(|hole| hole.without(range)).collect();
+        match left.first() {
+            None => Self::caught_up(Offset::from_position(end)),
+            Some(first) => Self::from_sorted(first.first, end, left),
+        }
+    }
+
     /// One past the last offset of the span.
     pub(crate) const fn end(&self) -> u64 {
         self.end

@@ -111,6 +111,21 @@ impl OffsetRange {
     pub fn contains(&self, offset: Offset) -> bool {
         self.first <= offset && offset <= self.last
     }
+
+    /// What is left of the range below and above `taken`, which holds at least one offset.
+    pub(crate) fn without(self, taken: Self) -> impl Iterator<Item = Self> {
+        let below = (self.first < taken.first).then(|| Self {
+            first: self.first,
+            last: self
+                .last
+                .min(Offset::from_position(taken.first.position() - 1)),
+        });
+        let above = (taken.last < self.last).then(|| Self {
+            first: self.first.max(taken.last.next()),
+            last: self.last,
+        });
+        below.into_iter().chain(above)
+    }
 }
 
 impl fmt::Display for OffsetRange {

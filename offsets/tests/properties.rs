@@ -62,6 +62,22 @@ proptest! {
     }
 
     #[test]
+    fn completing_a_range_agrees_with_every_offset(
+        runs in proptest::collection::vec(1..6_i64, 0..20), first in 0..120_i64, length in 1..30_i64,
+    ) {
+        let map = if runs.is_empty() { HoleMap::caught_up(offset(10)) } else { map_of_runs(10, &runs) };
+        let range = common::range(first, first + length - 1);
+        let more = map.with_complete(range);
+        for near in 0..160 {
+            let near = offset(near);
+            let expected = map.is_complete(near) || range.contains(near);
+            prop_assert_eq!(more.is_complete(near), expected, "{}", near);
+        }
+        prop_assert!(more.is_caught_up() || !more.is_complete(more.base()));
+        prop_assert_eq!(more.highest(), map.highest().max(range.last.get()).max(more.base().get() - 1));
+    }
+
+    #[test]
     fn distances_never_overflow(a in any::<i64>(), b in any::<i64>(), count in any::<u64>()) {
         let (Some(a), Some(b)) = (Offset::new(a), Offset::new(b)) else {
             prop_assert!(a < 0 || b < 0);

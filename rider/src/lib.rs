@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod commit_text;
+mod complete;
 mod envelope;
 mod metadata;
 mod rider;
@@ -8,6 +9,7 @@ mod scrub;
 mod state;
 
 pub use commit_text::{CommitMap, CommitText, Offer, Rung, guaranteed_bytes};
+pub use complete::{NotCompleted, WithComplete, with_complete};
 pub use envelope::{EnvelopeFault, MAX_RIDER_BYTES};
 pub use metadata::{BadMetadata, Metadata, MetadataError, TextFormat, decode_rider, read};
 pub use rider::{InvalidRider, Rider, RiderBytes};

@@ -4,8 +4,10 @@ use keyway_offsets::{DEFAULT_MAX_WINDOW, HoleMap, Offset, OffsetRange, encode, t
 use keyway_rider::Rider;
 use keyway_tests::cluster::{Cluster, Committed};
 use keyway_tests::command::{self, Answered, answer};
+use keyway_tests::event_log::{EventLog, Kind};
+use keyway_tests::member_process::MemberProcess;
 use keyway_tests::wait;
-use keyway_tests::world::{CLEAN, Member, Protocol, World, holes};
+use keyway_tests::world::{CLEAN, Member, PATIENCE, Protocol, World, holes};
 use serde_json::{Value, json};
 
 use crate::SOON;
@@ -203,6 +205,154 @@ fn scrub_all_empties_every_text_and_says_what_runs_again() {
     }
 }
 
+/// A group of one partition, stopped, in which records 13 and 57 are incomplete; a rider is beside the map.
+fn stopped_before_a_killer() -> World<'static> {
+    let world = World::new(1);
+    world.fill(100, 100);
+    world.fail(|_, offset| is_stuck(offset));
+    let first = world
+        .member("first")
+        .with(|builder| builder.rider(|_| Some(RIDER.to_vec())))
+        .start();
+    world.until_finished(98);
+    first.end();
+    assert_eq!(world.committed_holes(), [(13, 2)]);
+    world
+}
+
+/// `keyway group complete` for this world's first partition.
+fn complete(world: &World<'_>, offset: &str, more: &[&str]) -> Answered {
+    let place = ["--topic", &world.topic, "--partition", "0"];
+    let arguments = [&place[..], &["--offset", offset], more].concat();
+    group(world, "complete", &arguments)
+}
+
+/// The records of which a log has this kind of line.
+fn of_kind(log: &EventLog, kind: Kind) -> Vec<i64> {
+    let events = log.events.iter().filter(|event| event.kind == kind);
+    events
+        .filter_map(|event| Some(event.offset?.get()))
+        .collect()
+}
+
+/// Without the command (`--yes` left out) the third life dies as the ones before.
+#[test]
+fn a_record_that_kills_its_process_is_found_and_completed_and_nothing_else_runs_again() {
+    built_before_time_counts();
+    let world = stopped_before_a_killer();
+    let folder = tempfile::tempdir().expect("a place for temporary files");
+    let life = |name: &str| {
+        let events = folder.path().join(name);
+        let member = MemberProcess::start(&[
+            format!("brokers={}", world.cluster.bootstrap()),
+            format!("group={}", world.group),
+            format!("topic={}", world.topic),
+            format!("events={}", events.display()),
+            "concurrency=1".to_owned(),
+            "abort=key-13".to_owned(),
+        ]);
+        (member, events)
+    };
+    for name in ["first", "second"] {
+        let (member, events) = life(name);
+        let status = member.died(PATIENCE);
+        assert!(!status.success(), "{status}");
+        let log = EventLog::read(&events);
+        assert_eq!(
+            (of_kind(&log, Kind::Start), of_kind(&log, Kind::Done)),
+            (vec![13], vec![]),
+            "the last start without a done is the record"
+        );
+    }
+    let before = world.committed();
+    assert_eq!(
+        complete(&world, "13", &["--yes"]).json["error"]["name"],
+        "group_live",
+        "the dead member counts until its session is over"
+    );
+    wait::until("the end of its session", SOON, || {
+        let shown = group(&world, "inspect", &[]);
+        let lowest = &partitions(&shown)[0]["incomplete"][0];
+        assert_eq!(lowest, &json!([13, 13]), "{shown:?}");
+        (shown.json["live"] == json!(false)).then_some(())
+    });
+
+    let dry = complete(&world, "13", &[]);
+    assert_eq!((dry.code, &dry.json["changed"]), (0, &json!(0)), "{dry:?}");
+    assert_eq!(world.committed(), before, "a dry run changes nothing");
+    let done = complete(&world, "13", &["--yes"]);
+    assert_eq!(
+        (done.code, &done.json),
+        (
+            0,
+            &json!({
+                "group": world.group, "dry_run": false, "topic": world.topic, "partition": 0, "offsets": [13, 13],
+                "committed": 13, "committed_after": 57, "completed": 1, "chars_before": before[0].metadata.len(),
+                "chars_after": world.committed()[0].metadata.len(),
+                "rider": {"state": "present", "bytes": RIDER.len(), "hex": rider_hex()}, "changed": 1,
+            })
+        ),
+        "{done:?}"
+    );
+    assert_eq!(world.committed_holes(), [(57, 1)]);
+    assert_eq!(
+        rider_of(&world.committed()[0]),
+        Rider::Present(RIDER.to_vec())
+    );
+
+    let (mut member, events) = life("third");
+    member.until("the other hole", PATIENCE, |status| {
+        status["completed"] == 1 && status["uncommitted"] == 0
+    });
+    member.stop();
+    let log = EventLog::read(&events);
+    assert_eq!(
+        (of_kind(&log, Kind::Start), of_kind(&log, Kind::Done)),
+        (vec![57], vec![57]),
+        "nothing else runs"
+    );
+    assert_eq!(world.committed_holes(), [(100, 0)]);
+}
+
+#[test]
+fn what_lies_outside_the_commit_and_the_log_is_not_completed() {
+    let world = stopped_before_a_killer();
+    let before = world.committed();
+    for offsets in ["12", "0-57", "100", "57-100"] {
+        let refused = complete(&world, offsets, &["--yes"]);
+        assert_eq!(
+            (refused.code, &refused.json["error"]["name"]),
+            (2, &json!("offset_outside")),
+            "{offsets}: {refused:?}"
+        );
+    }
+    let again = complete(&world, "14-56", &["--yes"]);
+    assert_eq!(
+        (again.code, &again.json["completed"], &again.json["changed"]),
+        (0, &json!(0), &json!(0)),
+        "all of it is complete already: {again:?}"
+    );
+    assert_eq!(world.committed(), before, "nothing was written");
+    let elsewhere = ["--topic", &world.topic, "--partition", "7", "--offset", "0"];
+    let refused = group(&world, "complete", &elsewhere);
+    assert_eq!(
+        (refused.code, &refused.json["error"]["name"]),
+        (1, &json!("nothing_committed")),
+        "{refused:?}"
+    );
+
+    let upper = complete(&world, "57-99", &["--yes"]);
+    assert_eq!((upper.code, &upper.json["completed"]), (0, &json!(1)));
+    assert_eq!(world.committed_holes(), [(13, 1)], "the offset stays");
+    let all = complete(&world, "13", &["--yes"]);
+    assert_eq!((all.code, &all.json["committed_after"]), (0, &json!(100)));
+    assert_eq!(world.committed_holes(), [(100, 0)]);
+    assert_eq!(
+        rider_of(&world.committed()[0]),
+        Rider::Present(RIDER.to_vec())
+    );
+}
+
 /// A member works on a group of this protocol; a record is stuck, and the commit has a hole there.
 pub(crate) fn live_with_a_hole(protocol: Protocol) -> (World<'static>, Member) {
     let world = World::new(1);
@@ -233,8 +383,10 @@ fn a_live_group_is_shown_live_and_not_rewritten() {
             "{protocol:?}: {shown:?}"
         );
         assert_eq!(partitions(&shown)[0]["holes"], 1);
-        for more in [&["--yes"][..], &["--all", "--yes"], &[]] {
-            let refused = group(&world, "scrub", more);
+        let scrubs =
+            [&["--yes"][..], &["--all", "--yes"], &[]].map(|more| group(&world, "scrub", more));
+        let completed = complete(&world, "3", &["--yes"]);
+        for refused in scrubs.into_iter().chain([completed]) {
             assert_eq!(refused.code, 1, "{protocol:?}: {refused:?}");
             assert_eq!(refused.json["error"]["name"], "group_live");
             assert!(

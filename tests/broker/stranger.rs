@@ -96,10 +96,8 @@ fn a_commit_that_has_moved_since_it_was_read_is_not_rewritten() {
         .commits()
         .expect("the broker answers")
         .into_iter()
-        .map(|(partition, seen)| Rewrite {
-            partition,
-            seen: seen.expect("a commit"),
-            metadata: "new".to_owned(),
+        .map(|(partition, seen)| {
+            Rewrite::text(partition, seen.expect("a commit"), "new".to_owned())
         })
         .collect();
     for (offset, text) in [(4, &b"two"[..]), (3, b"other")] {

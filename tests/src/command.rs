@@ -13,28 +13,41 @@ use crate::wait;
 /// The command of this workspace, built with the profile of this test.
 pub fn keyway() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| built(&["-p", "keyway-cli", "--bin", "keyway"], "keyway"))
+}
+
+/// The example `member` of this crate, built likewise.
+pub(crate) fn member() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
-        // target/<profile>/deps/<test>-..
-        let test = env::current_exe().expect("the system knows what runs");
-        let profile = test
-            .ancestors()
-            .nth(2)
-            .expect("a test lies in its profile's directory");
-        let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        cargo
-            .args(["build", "--quiet", "-p", "keyway-cli", "--bin", "keyway"])
-            .args(profile.ends_with("release").then_some("--release"))
-            .arg("--target-dir")
-            .arg(
-                profile
-                    .parent()
-                    .expect("a profile's directory lies in the target's"),
-            )
-            .current_dir(env!("CARGO_MANIFEST_DIR"));
-        let built = cargo.status().expect("cargo runs this test");
-        assert!(built.success(), "the command was not built: {cargo:?}");
-        profile.join("keyway")
+        let what = ["-p", "keyway-tests", "--example", "member"];
+        built(&what, "examples/member")
     })
+}
+
+/// Builds `what` and answers where it lies.
+fn built(what: &[&str], place: &str) -> PathBuf {
+    // target/<profile>/deps/<test>-..
+    let test = env::current_exe().expect("the system knows what runs");
+    let profile = test
+        .ancestors()
+        .nth(2)
+        .expect("a test lies in its profile's directory");
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo
+        .args(["build", "--quiet"])
+        .args(what)
+        .args(profile.ends_with("release").then_some("--release"))
+        .arg("--target-dir")
+        .arg(
+            profile
+                .parent()
+                .expect("a profile's directory lies in the target's"),
+        )
+        .current_dir(env!("CARGO_MANIFEST_DIR"));
+    let status = cargo.status().expect("cargo runs this test");
+    assert!(status.success(), "not built: {cargo:?}");
+    profile.join(place)
 }
 
 /// How a command ended that answers with JSON.

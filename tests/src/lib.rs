@@ -7,6 +7,7 @@ pub mod command;
 pub mod event_log;
 mod hex;
 pub mod java;
+pub mod member_process;
 pub mod peer;
 pub mod random;
 pub mod telemetry;

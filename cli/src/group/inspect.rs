@@ -112,7 +112,7 @@ fn log_ends(
     match group.log_ends(&partitions) {
         Ok(ends) => ends
             .into_iter()
-            .filter_map(|(at, end)| Some((at, end.ok()?)))
+            .filter_map(|(at, end)| Some((at, end.ok()?.offset)))
             .collect(),
         Err(error) => {
             tracing::warn!("{error}");

@@ -6,6 +6,7 @@
 //!     commits, log ends --'     partition    '--> one JSON object, with --json or when piped
 //! ```
 
+mod complete;
 mod inspect;
 mod scrub;
 mod table;
@@ -24,7 +25,7 @@ use crate::properties::{self, BROKERS, GROUP, Properties};
 use crate::refusal::Refusal;
 use crate::units;
 
-/// Both ask the cluster without joining the group.
+/// All ask the cluster without joining the group.
 ///
 /// On a terminal they answer with a table, with --json or into a pipe with one JSON object. Exit code 1 for a negative
 /// finding, or when the cluster does not answer.
@@ -32,6 +33,7 @@ use crate::units;
 pub(crate) enum Command {
     Inspect(inspect::Args),
     Scrub(scrub::Args),
+    Complete(complete::Args),
 }
 
 /// Which group of which cluster.
@@ -73,6 +75,11 @@ enum Fault {
     Group(GroupError),
     /// There is no such group, or it has not got that far.
     NothingCommitted(String),
+    /// Nothing can be completed in what is committed.
+    Incompletable {
+        name: &'static str,
+        fault: Refusal,
+    },
     /// There is an answer, and nobody hears it.
     Unwritten(io::Error),
 }
@@ -100,6 +107,7 @@ pub(crate) fn execute(command: &Command, json: bool) -> ExitCode {
     let done = match command {
         Command::Inspect(args) => inspect::inspect(args, json),
         Command::Scrub(args) => scrub::scrub(args, json),
+        Command::Complete(args) => complete::complete(args, json),
     };
     match done {
         Ok(code) => code,
@@ -115,6 +123,7 @@ pub(crate) fn execute(command: &Command, json: bool) -> ExitCode {
         Err(Fault::NothingCommitted(fault)) => {
             refused("nothing_committed", Refusal::Failed(fault), json)
         }
+        Err(Fault::Incompletable { name, fault }) => refused(name, fault, json),
         Err(Fault::Unwritten(error)) => {
             if error.kind() != io::ErrorKind::BrokenPipe {
                 eprintln!("keyway: stdout can't be written: {error}");

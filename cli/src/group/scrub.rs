@@ -216,13 +216,7 @@ fn write(
         .enumerate()
         .filter(|(_, (_, plan))| matches!(plan.action, Action::DropRider | Action::Clear))
         .map(|(place, ((partition, seen), plan))| {
-            let metadata = plan.text;
-            let change = Rewrite {
-                partition,
-                seen,
-                metadata,
-            };
-            (place, change)
+            (place, Rewrite::text(partition, seen, plan.text))
         })
         .unzip();
     let mut all = true;

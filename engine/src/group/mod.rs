@@ -1,5 +1,5 @@
-//! A consumer group seen by somebody who is not its member: what it has committed, whether it runs, and a new text
-//! beside the offsets of one that stands still.
+//! A consumer group seen by somebody who is not its member: what it has committed, whether it runs, and a new commit
+//! for one that stands still.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -66,6 +66,15 @@ pub struct Commit {
     pub leader_epoch: Option<i32>,
     /// The text beside it: any bytes, since any program may have written it.
     pub metadata: Vec<u8>,
+}
+
+/// Where a log ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogEnd {
+    /// One past the last offset, records of open transactions included.
+    pub offset: i64,
+    /// The leader's epoch, if the broker says it.
+    pub leader_epoch: Option<i32>,
 }
 
 /// One partition's answer to a question.
@@ -283,16 +292,26 @@ impl Group {
         Ok(all)
     }
 
-    /// One past the last offset of each partition's log, records of open transactions included.
+    /// The end of each partition's log.
     ///
     /// # Errors
     /// When there is no answer.
-    pub fn log_ends(&self, partitions: &[TopicPartition]) -> Result<PerPartition<i64>, GroupError> {
+    pub fn log_ends(
+        &self,
+        partitions: &[TopicPartition],
+    ) -> Result<PerPartition<LogEnd>, GroupError> {
         let mut all = Vec::with_capacity(partitions.len());
         for some in partitions.chunks(ASKED_AT_ONCE) {
-            all.extend(self.ask("the ends of the logs", |left| {
+            let ends = self.ask("the ends of the logs", |left| {
                 self.outsider.log_ends(some, left)
-            })?);
+            })?;
+            all.extend(ends.into_iter().map(|(partition, end)| {
+                let end = end.map(|(offset, leader_epoch)| LogEnd {
+                    offset,
+                    leader_epoch,
+                });
+                (partition, end)
+            }));
         }
         Ok(all)
     }

@@ -1,4 +1,4 @@
-//! A new text beside offsets that stay.
+//! A new commit in place of one that was looked at.
 //!
 //! ```text
 //!   read again, compare --> [ state? --> commit ] for each request --> read back, compare
@@ -23,32 +23,50 @@ const CHARS_AT_ONCE: usize = 256 * 1024;
 /// What a stranger is told by the coordinator of a group with members.
 const NOT_A_MEMBER: &str = "UNKNOWN_MEMBER_ID";
 
-/// A new text for a partition.
+/// A new commit for a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rewrite {
     /// Where.
     pub partition: TopicPartition,
-    /// The commit as it was read. Its offset and leader epoch stay.
+    /// The commit as it was read.
     pub seen: Commit,
+    /// The new offset.
+    pub offset: i64,
+    /// The leader epoch beside it. One that is older than the records below the offset makes the next member take the
+    /// log for one that was cut off: where the offset goes up, it is the one of the [log's end](Group::log_ends).
+    pub leader_epoch: Option<i32>,
     /// The new text.
     pub metadata: String,
 }
 
-/// Why a partition has not got its new text.
+impl Rewrite {
+    /// A new text beside an offset that stays.
+    pub fn text(partition: TopicPartition, seen: Commit, metadata: String) -> Self {
+        Self {
+            offset: seen.offset,
+            leader_epoch: seen.leader_epoch,
+            partition,
+            seen,
+            metadata,
+        }
+    }
+}
+
+/// Why a partition has not got its new commit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotRewritten {
     /// The coordinator stored something else, or nothing.
-    #[error("the coordinator answered {0}, and the new text is not there")]
+    #[error("the coordinator answered {0}, and the new commit is not there")]
     Refused(ErrorCode),
     /// A member has joined since the question, and the coordinator takes commits of members only.
     #[error(
-        "a member has joined meanwhile, the old text is still there: stop all members, and begin anew"
+        "a member has joined meanwhile, the old commit is still there: stop all members, and begin anew"
     )]
     Joined,
     /// Nobody knows: the request may still be stored.
     #[error(
-        "no answer in time: the new text may still be stored. Inspect the group before anything else"
+        "no answer in time: the new commit may still be stored. Inspect the group before anything else"
     )]
     Open,
     /// It was acknowledged, and another commit is there.
@@ -63,9 +81,9 @@ pub enum NotRewritten {
 type Sent = Result<(), NotRewritten>;
 
 impl Group {
-    /// Gives commits new texts, if the group stands still and each commit is still the one that was seen. Afterwards
+    /// Replaces commits, if the group stands still and each commit is still the one that was seen. Afterwards
     /// each is read back. One result for each change, in order. For a group that was opened to
-    /// [wait for transactions](super::OpenTransactions::WaitFor): the end of one would replace the new text.
+    /// [wait for transactions](super::OpenTransactions::WaitFor): the end of one would replace the new commit.
     ///
     /// # Errors
     /// When nothing was written: the group is live or may be, a commit has moved, or there was no answer.
@@ -113,8 +131,8 @@ impl Group {
             .iter()
             .map(|change| CommitOffset {
                 tp: change.partition.clone(),
-                offset: change.seen.offset,
-                leader_epoch: change.seen.leader_epoch,
+                offset: change.offset,
+                leader_epoch: change.leader_epoch,
                 metadata: &change.metadata,
             })
             .collect();
@@ -180,7 +198,7 @@ impl Group {
         {
             tracing::warn!(
                 group = self.id(),
-                "a member has joined while commits were rewritten: it may have read the old texts, and what it commits replaces the new ones"
+                "a member has joined while commits were rewritten: it may have read the old ones, and what it commits replaces the new ones"
             );
         }
         let judge = |(change, sent): (&Rewrite, Sent)| {
@@ -197,9 +215,8 @@ impl Group {
 }
 
 fn is_stored(change: &Rewrite, stored: &Commit) -> bool {
-    let Rewrite { seen, metadata, .. } = change;
-    stored.metadata == metadata.as_bytes()
-        && (stored.offset, stored.leader_epoch) == (seen.offset, seen.leader_epoch)
+    stored.metadata == change.metadata.as_bytes()
+        && (stored.offset, stored.leader_epoch) == (change.offset, change.leader_epoch)
 }
 
 /// Cuts the changes into requests of bounded size.
@@ -229,14 +246,14 @@ mod tests {
     use super::*;
 
     fn changes(count: usize, chars: usize) -> Vec<Rewrite> {
-        let change = |partition| Rewrite {
-            partition: TopicPartition::new("t", partition as i32),
-            seen: Commit {
-                offset: 0,
-                leader_epoch: None,
-                metadata: Vec::new(),
-            },
-            metadata: "x".repeat(chars),
+        let seen = Commit {
+            offset: 0,
+            leader_epoch: None,
+            metadata: Vec::new(),
+        };
+        let change = |partition| {
+            let partition = TopicPartition::new("t", partition as i32);
+            Rewrite::text(partition, seen.clone(), "x".repeat(chars))
         };
         (0..count).map(change).collect()
     }

@@ -114,14 +114,14 @@ impl Outsider {
         self.group.committed(partitions, timeout)
     }
 
-    /// One past the last offset of each log, records of open transactions included.
+    /// One past the last offset of each log, records of open transactions included, and the leader's epoch.
     pub(crate) fn log_ends(
         &self,
         partitions: &[TopicPartition],
         timeout: Duration,
-    ) -> Result<PerPartition<i64>, ClientError> {
+    ) -> Result<PerPartition<(i64, Option<i32>)>, ClientError> {
         self.group
-            .log_offsets(partitions, OffsetSpec::Latest, timeout)
+            .log_positions(partitions, OffsetSpec::Latest, timeout)
     }
 
     /// Commits as a stranger: with no member id, and generation -1. The answer is librdkafka's for the whole

@@ -407,12 +407,26 @@ impl GroupClient {
             .collect())
     }
 
-    pub(super) fn log_offsets(
+    fn log_offsets(
         &self,
         partitions: &[TopicPartition],
         spec: OffsetSpec,
         timeout: Duration,
     ) -> Result<PerPartition<i64>, ClientError> {
+        let positions = self.log_positions(partitions, spec, timeout)?;
+        Ok(positions
+            .into_iter()
+            .map(|(tp, position)| (tp, position.map(|(offset, _)| offset)))
+            .collect())
+    }
+
+    /// Offsets of the logs, each with the leader epoch that goes with it.
+    pub(super) fn log_positions(
+        &self,
+        partitions: &[TopicPartition],
+        spec: OffsetSpec,
+        timeout: Duration,
+    ) -> Result<PerPartition<(i64, Option<i32>)>, ClientError> {
         if partitions.is_empty() {
             return Ok(Vec::new());
         }
@@ -424,18 +438,18 @@ impl GroupClient {
         }
         let answers = client
             .log_offsets(&list, timeout, |element| {
-                let (key, offset) = keyed(&element, || element.offset);
+                let (key, position) = keyed(&element, || (element.offset, element.leader_epoch));
                 // An answer that never came can look like one: no error, and the marker for "none".
                 // A time that is later than every record's is -1.
                 let none = matches!(spec, OffsetSpec::Time(_)) && element.offset == -1;
-                let offset = offset.and_then(|offset| {
+                let position = position.and_then(|(offset, epoch)| {
                     if offset >= 0 || none {
-                        Ok(offset)
+                        Ok((offset, epoch))
                     } else {
                         Err(Failure::of_code(NO_ANSWER))
                     }
                 });
-                (key, offset)
+                (key, position)
             })
             .map_err(ClientError::of)?;
         Ok(spread(partitions, answers))
