@@ -36,6 +36,7 @@ impl Bench {
                 shape: Shape::Pinned { workers: 4 },
                 batch: None,
                 retry: keyway_core::RetryPolicy::fixed(Duration::from_secs(1)),
+                circuit: None,
             }],
             limits: Limits::default(),
             riders: keyway_core::RiderSource::None,

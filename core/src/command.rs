@@ -5,6 +5,7 @@ use std::time::Duration;
 use keyway_offsets::{HoleMap, Limits, Offset};
 use keyway_rider::{CommitText, Rider, StateFault};
 
+use crate::circuit::CircuitState;
 use crate::ids::{Epoch, LaneId, LaneIndex, PartitionSlot, PlanId, RouteId, WorkerIndex};
 use crate::rider::PlannedRider;
 use crate::work::{TaskRef, Work};
@@ -68,6 +69,13 @@ pub enum Command<P> {
         at: TaskRef,
         /// It was on its way back to its lane.
         payload: P,
+    },
+    /// The circuit of a route has come to another state: to be told to people.
+    Circuit {
+        /// Which route.
+        route: RouteId,
+        /// Where it stands now.
+        state: CircuitState,
     },
     /// Stop the member.
     Stop(StopCause),

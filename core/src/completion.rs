@@ -30,6 +30,7 @@ impl<P, G: Gate<P>> Core<P, G> {
             slow,
             batch_failed,
         } = report;
+        let forgiven = self.note_in_circuit(route, &finished, batch_failed, now);
         let state = &mut self.routes[route.index()];
         let is_batch = state.config.batch.is_some();
         let attempts = finished
@@ -50,7 +51,7 @@ impl<P, G: Gate<P>> Core<P, G> {
             false => 0,
         };
         for result in finished.drain(..) {
-            self.take_result(route, result, together, now);
+            self.take_result(route, result, together, forgiven, now);
         }
         self.after_results(route, now);
         finished
@@ -76,7 +77,7 @@ impl<P, G: Gate<P>> Core<P, G> {
                 at,
                 verdict: Verdict::Returned { payload },
             };
-            self.take_result(route, result, 0, now);
+            self.take_result(route, result, 0, false, now);
         }
         self.after_results(route, now);
     }
@@ -94,7 +95,14 @@ impl<P, G: Gate<P>> Core<P, G> {
         self.plan_if_due(now);
     }
 
-    fn take_result(&mut self, route: RouteId, result: Finished<P>, together: u32, now: Timestamp) {
+    fn take_result(
+        &mut self,
+        route: RouteId,
+        result: Finished<P>,
+        together: u32,
+        forgiven: bool,
+        now: Timestamp,
+    ) {
         let Finished { at, verdict } = result;
         self.totals.out -= 1;
         self.lanes.get_mut(at.lane).out -= 1;
@@ -109,7 +117,7 @@ impl<P, G: Gate<P>> Core<P, G> {
             && self.partitions[at.slot.index()].phase == Phase::Revoking;
         if self.partitions[at.slot.index()].counts(at.epoch) && !dropped {
             self.partitions[at.slot.index()].out -= 1;
-            self.take_verdict(route, at, verdict, together, now);
+            self.take_verdict(route, at, verdict, together, forgiven, now);
         } else {
             self.counters.late_results += 1;
             // Its worker has closed the lane all the same.
@@ -122,13 +130,15 @@ impl<P, G: Gate<P>> Core<P, G> {
     }
 
     /// What a result of the running assignment means for its record. `together` is how many records failed as one
-    /// batch, 0 for a result of its own.
+    /// batch, 0 for a result of its own; `forgiven`, whether
+    /// a failure spends no attempt.
     fn take_verdict(
         &mut self,
         route: RouteId,
         at: TaskRef,
         verdict: Verdict<P>,
         together: u32,
+        forgiven: bool,
         now: Timestamp,
     ) {
         match verdict {
@@ -144,6 +154,17 @@ impl<P, G: Gate<P>> Core<P, G> {
             Verdict::Failed { payload, after } => {
                 self.counters.failed += 1;
                 let policy = self.routes[route.index()].config.retry;
+                if forgiven {
+                    let delay = after.unwrap_or_else(|| policy.delay(&at));
+                    self.give_starts_back(u64::from(at.attempt == 1), now);
+                    // The attempt that comes next has the number of this one.
+                    let at = TaskRef {
+                        attempt: at.attempt.saturating_sub(1),
+                        ..at
+                    };
+                    self.fail(at, payload, delay, together, now);
+                    return;
+                }
                 // Of a batch that failed as a whole nobody knows which record was to blame: it is made smaller
                 // first, until one stands alone.
                 if policy.is_last(at.attempt) && together <= 1 {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use keyway_offsets::Limits;
 
+use crate::circuit::CircuitPolicy;
 use crate::retry::RetryPolicy;
 use crate::rider::RiderSource;
 
@@ -57,6 +58,8 @@ pub struct RouteConfig {
     pub batch: Option<BatchConfig>,
     /// What follows a failed attempt.
     pub retry: RetryPolicy,
+    /// What holds it while its attempts fail, if anything does.
+    pub circuit: Option<CircuitPolicy>,
 }
 
 /// Bounds of what is buffered between the fetch and the end of a record's handler.

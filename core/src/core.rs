@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use keyway_offsets::Offset;
 
+use crate::circuit::Circuit;
 use crate::command::{Command, Restored};
 use crate::commit::Commits;
 use crate::config::CoreConfig;
@@ -309,6 +310,10 @@ impl<P, G: Gate<P>> Core<P, G> {
             for route in self.routes.iter().filter(waits_for_time) {
                 deadline = deadline.min(route.batch_due.unwrap_or(Timestamp::NEVER));
             }
+            for route in self.routes.iter().filter(|route| !route.queue.is_empty()) {
+                let circuit = route.circuit.as_ref();
+                deadline = deadline.min(circuit.map_or(Timestamp::NEVER, Circuit::next));
+            }
         }
         deadline
     }
@@ -330,9 +335,9 @@ impl<P, G: Gate<P>> Core<P, G> {
     }
 
     /// Whether nothing more will complete before `until` by itself: nothing is at a worker, nothing may run,
-    /// and no retry is due by then, nor the end of a wait for the pace.
+    /// and no retry is due by then, nor the end of a wait for the pace or a circuit.
     pub fn is_drained(&self, until: Timestamp) -> bool {
-        let nothing_ready = || self.routes.iter().all(|route| route.queue.is_empty());
+        let nothing_ready = || !self.routes.iter().any(|route| route.may_go_on_by(until));
         let nothing_due = || self.retries.next() > until && !self.pacing.frees_partition_by(until);
         self.totals.out == 0
             && (self.pacing.holds_all_until(until) || (nothing_ready() && nothing_due()))

@@ -42,6 +42,7 @@ impl<P, G: Gate<P>> Core<P, G> {
         let at_once = config.batch.is_none()
             && matches!(config.shape, Shape::Pinned { .. })
             && !self.pacing.is_on()
+            && self.routes[route.index()].allowance() == u32::MAX
             && !self.leases.is_stopping();
         let before = partition.tracker.version();
         let mut waits = false;
@@ -289,13 +290,16 @@ impl<P, G: Gate<P>> Core<P, G> {
         if self.leases.is_stopping() {
             return;
         }
+        if let Some(circuit) = &mut self.routes[route.index()].circuit {
+            circuit.pass_time(now);
+        }
         if let Some(batch) = self.routes[route.index()].config.batch {
             self.fill_batches(route, batch, now);
             return;
         }
         match self.routes[route.index()].config.shape {
             Shape::Pinned { .. } => {
-                while self.peek_lane(route, now).is_some() {
+                while self.may_begin(route) && self.peek_lane(route, now).is_some() {
                     let Some(worker) = self.routes[route.index()].place() else {
                         break;
                     };
@@ -306,7 +310,7 @@ impl<P, G: Gate<P>> Core<P, G> {
                 }
             }
             Shape::Pool { .. } => {
-                while self.routes[route.index()].pool_has_room() {
+                while self.may_begin(route) && self.routes[route.index()].pool_has_room() {
                     let Some(index) = self.next_lane(route, now) else {
                         break;
                     };
@@ -314,6 +318,11 @@ impl<P, G: Gate<P>> Core<P, G> {
                 }
             }
         }
+    }
+
+    /// Whether the circuit lets a call begin.
+    fn may_begin(&self, route: RouteId) -> bool {
+        self.routes[route.index()].allowance() > 0
     }
 
     /// The first lane that may run, left where it is; lanes that may not, after all, are put aside.
@@ -401,25 +410,34 @@ impl<P, G: Gate<P>> Core<P, G> {
         worker: WorkerIndex,
         now: Timestamp,
     ) {
-        let room = self.routes[route.index()].room(worker);
+        let state = &self.routes[route.index()];
+        let room = state.room(worker).min(state.allowance());
         for _ in 0..room {
             let Some(waiting) = self.take_next(index, now) else {
                 break;
             };
             self.note_out(index, worker, &waiting.task.at);
-            self.routes[route.index()].give(worker, waiting.task);
+            let state = &mut self.routes[route.index()];
+            if let Some(circuit) = &mut state.circuit {
+                circuit.begins(std::slice::from_ref(&waiting.task));
+            }
+            state.give(worker, waiting.task);
         }
     }
 
     /// Hands waiting records of a lane to the pool as one run.
     fn start_run(&mut self, route: RouteId, index: LaneIndex, now: Timestamp) {
-        let length = self.routes[route.index()].run_length();
+        let state = &self.routes[route.index()];
+        let length = state.run_length().min(state.allowance());
         let mut tasks = self.spare_vector();
         for _ in 0..length {
             let Some(waiting) = self.take_next(index, now) else {
                 break;
             };
             self.note_out(index, WorkerIndex(0), &waiting.task.at);
+            if let Some(circuit) = &mut self.routes[route.index()].circuit {
+                circuit.begins(std::slice::from_ref(&waiting.task));
+            }
             tasks.push(waiting.task);
         }
         self.routes[route.index()].runs += 1;
@@ -432,7 +450,7 @@ impl<P, G: Gate<P>> Core<P, G> {
 
     fn fill_batches(&mut self, route: RouteId, batch: BatchConfig, now: Timestamp) {
         self.routes[route.index()].batch_waits_for_room = false;
-        while self.peek_lane(route, now).is_some() {
+        while self.may_begin(route) && self.peek_lane(route, now).is_some() {
             if !self.batch_may_go(route, batch, now) {
                 return;
             }
@@ -448,6 +466,9 @@ impl<P, G: Gate<P>> Core<P, G> {
             state.batch_due = None;
             let tasks = self.form_batch(route, batch, worker.unwrap_or(WorkerIndex(0)), now);
             let state = &mut self.routes[route.index()];
+            if let Some(circuit) = &mut state.circuit {
+                circuit.begins(&tasks);
+            }
             match worker {
                 Some(worker) => state.workers[worker.index()].held += tasks.len() as u32,
                 None => state.runs += 1,

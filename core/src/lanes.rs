@@ -205,12 +205,10 @@ impl<P> LaneTable<P> {
         self.by_id.iter().map(|index| &self.lanes[index.index()])
     }
 
-    /// Calls `change` with the first waiting record of each lane.
-    pub(crate) fn each_front(&mut self, mut change: impl FnMut(&mut Waiting<P>)) {
+    /// Calls `change` with each lane that holds a record.
+    pub(crate) fn each(&mut self, mut change: impl FnMut(&mut Lane<P>)) {
         for index in &self.by_id {
-            if let Some(front) = self.lanes[index.index()].waiting.front_mut() {
-                change(front);
-            }
+            change(&mut self.lanes[index.index()]);
         }
     }
 

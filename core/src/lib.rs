@@ -16,6 +16,7 @@
 //! and a worker, and [`Leases`], which tell a worker whether a partition is still this member's.
 
 mod back_pressure;
+mod circuit;
 mod command;
 mod commit;
 mod completion;
@@ -41,6 +42,7 @@ mod sync;
 mod work;
 
 pub use back_pressure::RESERVE_RECORDS;
+pub use circuit::{CircuitPolicy, CircuitState};
 pub use command::{
     Arrival, Command, CommitAnswer, CommitFinished, CommitPlan, CommitReason, PartitionAnswer,
     PartitionPlan, Restored, StopCause,

@@ -62,6 +62,10 @@ pub enum Mutant {
     PaceIgnored,
     /// A worker that is retired gets more.
     RetiredGetsMore,
+    /// An open circuit holds nothing.
+    CircuitIgnored,
+    /// What fails while a circuit is not closed counts like any failure.
+    NothingForgiven,
     /// A record's update does not reach the state of its partition.
     UpdateForgotten,
 }
@@ -97,6 +101,8 @@ impl Mutant {
         Mutant::PauseIgnored,
         Mutant::PaceIgnored,
         Mutant::RetiredGetsMore,
+        Mutant::CircuitIgnored,
+        Mutant::NothingForgiven,
         Mutant::UpdateForgotten,
     ];
 }

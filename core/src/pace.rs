@@ -124,9 +124,11 @@ impl<P, G: Gate<P>> Core<P, G> {
     pub fn set_pace(&mut self, pace: Option<Box<dyn Pace<P> + Send>>) {
         self.pacing.pace = pace;
         // Nobody has passed a limit that was not there.
-        self.lanes.each_front(|front| {
-            if front.passed != LET_THROUGH {
-                front.passed = 0;
+        self.lanes.each(|lane| {
+            if let Some(front) = lane.waiting.front_mut() {
+                if front.passed != LET_THROUGH {
+                    front.passed = 0;
+                }
             }
         });
     }

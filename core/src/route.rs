@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use crate::circuit::Circuit;
 use crate::config::{RouteConfig, Shape};
 use crate::ids::{PartitionSlot, Timestamp, WorkerIndex};
 use crate::mutant::{Mutant, mutated};
@@ -43,6 +44,7 @@ impl<P> Worker<P> {
 pub(crate) struct Route<P> {
     pub(crate) config: RouteConfig,
     pub(crate) service: ServiceTime,
+    pub(crate) circuit: Option<Circuit>,
     pub(crate) workers: Vec<Worker<P>>,
     /// Workers that hold nothing, the latest on top, so that warm ones are used first.
     idle: Vec<WorkerIndex>,
@@ -67,6 +69,7 @@ impl<P> Route<P> {
             Shape::Pool { .. } => 0,
         };
         Self {
+            circuit: config.circuit.map(Circuit::new),
             config,
             service: ServiceTime::unknown(),
             workers: (0..count).map(|_| Worker::new()).collect(),
@@ -78,6 +81,17 @@ impl<P> Route<P> {
             batch_due: None,
             batch_waits_for_room: false,
         }
+    }
+
+    /// Calls that may begin, as far as the circuit says.
+    pub(crate) fn allowance(&self) -> u32 {
+        self.circuit.as_ref().map_or(u32::MAX, Circuit::allowance)
+    }
+
+    /// Whether a lane that may run would go to a worker by `until`, as far as the circuit says.
+    pub(crate) fn may_go_on_by(&self, until: Timestamp) -> bool {
+        !self.queue.is_empty()
+            && (self.allowance() > 0 || self.circuit.as_ref().is_none_or(|its| its.next() <= until))
     }
 
     /// Records that one worker may hold before it gets no more; of a batch any, since a batch is as long as its

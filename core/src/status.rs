@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use keyway_offsets::{HoleMap, Limits};
 
+use crate::circuit::{Circuit, CircuitState};
 use crate::config::Shape;
 use crate::core::Core;
 use crate::gate::Gate;
@@ -29,6 +30,8 @@ pub struct Counters {
     pub failed: u64,
     /// Records whose last attempt failed.
     pub exhausted: u64,
+    /// Times that a circuit opened because attempts failed.
+    pub circuits_opened: u64,
     /// Results that came after their assignment had ended.
     pub late_results: u64,
     /// Records taken back from a worker that was busy with another.
@@ -99,6 +102,8 @@ pub struct RouteStatus {
     pub depth: u32,
     /// Calls at once.
     pub concurrency: u32,
+    /// Where its circuit stands, if it has one.
+    pub circuit: Option<CircuitState>,
     /// Workers that were one too many and have not finished.
     pub leaving: usize,
 }
@@ -196,6 +201,7 @@ impl<P, G: Gate<P>> Core<P, G> {
                     Shape::Pinned { workers } => workers,
                     Shape::Pool { concurrency } => concurrency,
                 },
+                circuit: route.circuit.as_ref().map(Circuit::state),
                 leaving: route.leaving().count(),
             })
             .collect();

@@ -15,6 +15,7 @@ use rdkafka::ClientConfig;
 pub use self::check::BuildError;
 pub(crate) use self::check::in_range;
 use crate::budget::DEFAULT_MEMORY_BUDGET;
+use crate::circuit::Circuit;
 use crate::engine::{Engine, StartError};
 use crate::kafka::OauthToken;
 use crate::limits::Rate;
@@ -238,6 +239,11 @@ impl Builder {
     /// What follows a failed attempt in the default route; see [`Route::retry`].
     pub fn retry(self, retry: Retry) -> Self {
         self.change(move |route| route.retry(retry))
+    }
+
+    /// What holds the default route while its attempts fail; see [`Route::circuit`].
+    pub fn circuit(self, circuit: Circuit) -> Self {
+        self.change(move |route| route.circuit(circuit))
     }
 
     /// The default route's retry delay; see [`Route::retry_delay`].

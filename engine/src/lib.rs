@@ -2,6 +2,7 @@
 
 mod budget;
 mod builder;
+mod circuit;
 mod context;
 mod engine;
 pub mod group;
@@ -30,6 +31,7 @@ pub use rdkafka;
 pub use rdkafka::ClientConfig;
 
 pub use builder::{BuildError, Builder, Keyway};
+pub use circuit::{Circuit, CircuitStatus};
 pub use context::{Fence, RecordId};
 pub use engine::{Engine, StartError};
 pub use kafka::{ClientError, ConfigError, DeniedWhat, ErrorCode, OauthToken, TopicPartition};

@@ -5,7 +5,7 @@
 use keyway_core::Counters;
 use metrics::{counter, gauge};
 
-use crate::status::Status;
+use crate::status::{RouteStatus, Status};
 
 /// Records received from the log and not complete yet at that time.
 pub const RECORDS_RECEIVED: &str = "keyway_records_received_total";
@@ -47,6 +47,14 @@ pub const METADATA_CAP_LEARNED: &str = "keyway_metadata_cap_learned_total";
 pub const PAUSES: &str = "keyway_pauses_total";
 /// Errors of the Kafka client. Label `kind`: transient, denied, fatal.
 pub const CLIENT_ERRORS: &str = "keyway_client_errors_total";
+/// Times that a circuit opened because attempts failed.
+pub const CIRCUITS_OPENED: &str = "keyway_circuits_opened_total";
+/// Routes that a circuit holds at the moment, those that make a probe included.
+pub const ROUTES_HELD: &str = "keyway_routes_held";
+/// Keys whose next record waits for a moment because of the rate of a key.
+pub const LANES_PACED: &str = "keyway_lanes_paced";
+/// Partitions of which nothing starts for a moment because of their topic's rate.
+pub const PARTITIONS_PACED: &str = "keyway_partitions_paced";
 /// Records in the engine.
 pub const RECORDS_BUFFERED: &str = "keyway_records_buffered";
 /// Bytes of these.
@@ -77,6 +85,7 @@ impl Published {
             ),
             (ATTEMPTS_FAILED, now.failed, last.failed),
             (RECORDS_EXHAUSTED, now.exhausted, last.exhausted),
+            (CIRCUITS_OPENED, now.circuits_opened, last.circuits_opened),
             (LATE_RESULTS, now.late_results, last.late_results),
             (COMMITS, now.commits, last.commits),
             (METADATA_STRIPPED, now.maps_stripped, last.maps_stripped),
@@ -92,6 +101,14 @@ impl Published {
             .iter()
             .filter(|partition| partition.blocked_by_map)
             .count();
+        let held = |route: &&RouteStatus| route.circuit.is_some_and(|circuit| circuit.holds());
+        let held = status.routes.iter().filter(held).count();
+        let parts = status.partitions.iter();
+        let paced = parts.clone().filter(|part| part.paced).count();
+        let lanes: usize = parts.map(|part| part.lanes_paced).sum();
+        gauge!(ROUTES_HELD).set(held as f64);
+        gauge!(PARTITIONS_PACED).set(paced as f64);
+        gauge!(LANES_PACED).set(lanes as f64);
         gauge!(RECORDS_BUFFERED).set(status.buffered as f64);
         gauge!(BYTES_BUFFERED).set(status.buffered_bytes as f64);
         gauge!(RECORDS_RUNNING).set(status.running as f64);

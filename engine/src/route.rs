@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use keyway_core::{BatchConfig, Ordering, RouteConfig};
 
+use crate::circuit::Circuit;
 use crate::handler::Handler;
 use crate::limits::{MOST_CALLS, MOST_THREADS, Rate, TopicRates};
 use crate::outcome::{BatchOutcome, Outcome};
@@ -39,6 +40,7 @@ pub struct Route {
     pub(crate) batch: BatchConfig,
     pub(crate) retry: Retry,
     pub(crate) timeout: Option<Duration>,
+    pub(crate) circuit: Option<Circuit>,
     pub(crate) rates: TopicRates,
 }
 
@@ -55,6 +57,7 @@ impl Route {
             batch: BatchConfig::default(),
             retry: Retry::default(),
             timeout: None,
+            circuit: None,
             rates: TopicRates::default(),
         }
     }
@@ -180,6 +183,12 @@ impl Route {
         self
     }
 
+    /// Holds the route while its attempts fail, without spending any. Default: it is never held.
+    pub fn circuit(mut self, circuit: Circuit) -> Self {
+        self.circuit = Some(circuit);
+        self
+    }
+
     /// How long a call of an async handler may take: after that its future is dropped, where it waits, and the
     /// attempt has failed. Default: no limit. For async handlers only, since a call on a thread can't be broken off;
     /// the tokio runtime needs its time enabled.
@@ -206,6 +215,7 @@ impl Route {
             shape: self.handler.shape(self.concurrency),
             batch: self.handler.is_batch().then_some(self.batch),
             retry: self.retry.policy(),
+            circuit: self.circuit.map(|circuit| circuit.policy()),
         }
     }
 }
@@ -227,6 +237,7 @@ impl fmt::Debug for Route {
             .field("batch", &self.batch)
             .field("retry", &self.retry)
             .field("timeout", &self.timeout)
+            .field("circuit", &self.circuit)
             .field("rates", &self.rates)
             .finish()
     }

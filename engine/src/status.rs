@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::circuit::CircuitStatus;
 use crate::kafka::{ClientError, TopicPartition};
 
 /// The engine at one moment, at most a quarter of a second ago.
@@ -53,6 +54,8 @@ pub struct RouteStatus {
     pub topic: Option<String>,
     /// Calls at once.
     pub concurrency: u32,
+    /// Where its circuit stands, if it has one.
+    pub circuit: Option<CircuitStatus>,
     /// Calls beyond, of before the concurrency was lowered, that have not returned.
     pub leaving: usize,
 }

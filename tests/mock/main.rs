@@ -6,6 +6,7 @@
 
 mod back_pressure;
 mod batches;
+mod circuit;
 mod commits;
 mod configuration;
 mod embedding;

@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keyway_core::{
-    Arrival, BatchConfig, BufferConfig, Command, CommitAnswer, CommitConfig, CommitFinished,
-    CommitPlan, Core, CoreConfig, Epoch, Finished, Gate, LaneIndex, LaneNames, Leases, OpenGate,
-    Ordering, PartitionAnswer, PartitionSlot, Report, Restored, RetryPolicy, RiderSource,
-    RouteConfig, RouteId, Shape, StopCause, Task, Timestamp, Verdict, Work, WorkerIndex,
+    Arrival, BatchConfig, BufferConfig, CircuitState, Command, CommitAnswer, CommitConfig,
+    CommitFinished, CommitPlan, Core, CoreConfig, Epoch, Finished, Gate, LaneIndex, LaneNames,
+    Leases, OpenGate, Ordering, PartitionAnswer, PartitionSlot, Report, Restored, RetryPolicy,
+    RiderSource, RouteConfig, RouteId, Shape, StopCause, Task, Timestamp, Verdict, Work,
+    WorkerIndex,
 };
 use keyway_offsets::{HoleMap, Limits, Offset, OffsetRange};
 use keyway_rider::{CommitMap, Offer, Rider, StateFault};
@@ -28,6 +29,7 @@ pub fn config(shape: Shape) -> CoreConfig {
             shape,
             batch: None,
             retry: RetryPolicy::fixed(RETRY_DELAY),
+            circuit: None,
         }],
         limits: Limits::default(),
         buffers: BufferConfig::default(),
@@ -82,6 +84,12 @@ pub struct World<G: Gate<u64> = OpenGate> {
     pub out: BTreeMap<(u32, i64), (Option<WorkerIndex>, Task<u64>)>,
     pub reopened: Vec<(WorkerIndex, LaneIndex)>,
     pub plans: Vec<CommitPlan>,
+    /// Workers that the core wants something back from.
+    pub taking_back: Vec<WorkerIndex>,
+    /// Workers whose thread may end.
+    pub retired: Vec<WorkerIndex>,
+    /// Every state that a circuit has come to.
+    pub circuit: Vec<CircuitState>,
     pub paused: Vec<PartitionSlot>,
     pub resumed: Vec<PartitionSlot>,
     pub stop: Option<StopCause>,
@@ -127,6 +135,9 @@ impl<G: Gate<u64>> World<G> {
             out: BTreeMap::new(),
             reopened: Vec::new(),
             plans: Vec::new(),
+            taking_back: Vec::new(),
+            retired: Vec::new(),
+            circuit: Vec::new(),
             paused: Vec::new(),
             resumed: Vec::new(),
             stop: None,
@@ -215,6 +226,9 @@ impl<G: Gate<u64>> World<G> {
                 }
                 Command::Reopen { worker, lane, .. } => self.reopened.push((worker, lane)),
                 Command::Commit(plan) => self.plans.push(plan),
+                Command::TakeBack { worker, .. } => self.taking_back.push(worker),
+                Command::Retire { worker, .. } => self.retired.push(worker),
+                Command::Circuit { state, .. } => self.circuit.push(state),
                 Command::Pause(slot) => self.paused.push(slot),
                 Command::Resume(slot) => self.resumed.push(slot),
                 Command::Stop(cause) => self.stop = Some(cause),

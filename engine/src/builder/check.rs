@@ -162,6 +162,9 @@ impl Builder {
         for route in &routes {
             check_calls(route.concurrency, route.most_calls())?;
             route.rates.check()?;
+            if let Some(circuit) = &route.circuit {
+                circuit.check()?;
+            }
             route.retry.check()?;
             if let Some(limit) = route.timeout {
                 in_range(

@@ -41,6 +41,7 @@ use self::shutdown::Shutdown;
 pub(crate) use self::shutdown::starts_within;
 pub(crate) use self::slots::{Slots, panic_text};
 pub(crate) use self::tokens::{TokenProvider, Tokens, token_provider};
+use crate::circuit::CircuitStatus;
 use crate::context::Member;
 use crate::kafka::{ClientError, GroupClient, NativeRecord, Source, SourceEvent, TopicPartition};
 use crate::limits::{Change, Rates};
@@ -260,6 +261,7 @@ impl PollLoop {
                         self.stop_because(reason, now);
                     }
                 }
+                Command::Circuit { route, state } => self.slots.circuit_turned(route, state, now),
                 Command::PassedOver { at, payload } => {
                     let observer = self.observer.as_deref();
                     self.slots.passed_over(&at, payload, observer, &self.member);
@@ -554,10 +556,11 @@ impl PollLoop {
         *self.status.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(status);
     }
 
-    fn route_status(&self, route: &keyway_core::RouteStatus) -> RouteStatus {
+    fn route_status(&self, route: &keyway_core::RouteStatus, now: Timestamp) -> RouteStatus {
         RouteStatus {
             topic: self.slots.topic_of_route(route.route).map(str::to_owned),
             concurrency: route.concurrency,
+            circuit: route.circuit.map(|state| CircuitStatus::of(state, now)),
             leaving: route.leaving,
         }
     }
@@ -600,7 +603,7 @@ impl PollLoop {
             routes: core
                 .routes
                 .iter()
-                .map(|route| self.route_status(route))
+                .map(|route| self.route_status(route, now))
                 .collect(),
             paced: core.paced,
             restoring: self.state.rebalancing.restoring(),

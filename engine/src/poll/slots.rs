@@ -5,12 +5,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use keyway_core::{
-    Arrival, Core, Epoch, LaneId, LaneNames, MAX_SLOTS, PartitionSlot, RouteId, StopCause, TaskRef,
+    Arrival, CircuitState, Core, Epoch, LaneId, LaneNames, MAX_SLOTS, PartitionSlot, RouteId,
+    StopCause, TaskRef, Timestamp,
 };
 use keyway_offsets::Offset;
 use keyway_rider::StateFault;
 
 use crate::budget::RECORD_OVERHEAD;
+use crate::circuit::CircuitStatus;
 use crate::context::Member;
 use crate::kafka::{NativeRecord, PartitionToken, TopicPartition};
 use crate::observer::Observer;
@@ -181,6 +183,22 @@ impl Slots {
         if let Some(observer) = observer {
             let record = Record::new(payload, at, 0, Arc::clone(member));
             guarded(|| observer.skipped(&record));
+        }
+    }
+
+    /// Tells the log that a circuit holds its route, or no longer does.
+    pub(crate) fn circuit_turned(&self, route: RouteId, state: CircuitState, now: Timestamp) {
+        let topic = self.topic_of_route(route);
+        match CircuitStatus::of(state, now) {
+            CircuitStatus::Open { another } => tracing::warn!(
+                topic,
+                open_for = ?another,
+                "the circuit is open: attempts have failed, and none are made for a while"
+            ),
+            CircuitStatus::Closed => {
+                tracing::info!(topic, "the circuit is closed: attempts succeed again");
+            }
+            CircuitStatus::HalfOpen => tracing::debug!(topic, "the circuit lets a probe through"),
         }
     }
 

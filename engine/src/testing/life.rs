@@ -409,6 +409,9 @@ impl Life {
                         self.stop_because(reason);
                     }
                 }
+                Command::Circuit { route, state } => {
+                    self.slots.circuit_turned(route, state, self.around.now());
+                }
                 Command::PassedOver { at, payload } => {
                     let observer = Some(&*self.scribe as &dyn Observer);
                     self.slots.passed_over(&at, payload, observer, &self.member);

@@ -67,6 +67,8 @@
 //! # Ok::<(), keyway::BuildError>(())
 //! ```
 
+#[cfg(test)]
+mod circuit_tests;
 mod engine;
 mod journal;
 mod life;

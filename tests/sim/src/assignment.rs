@@ -35,7 +35,7 @@ pub(crate) struct Assignment {
     pub(crate) out: BTreeSet<i64>,
     /// Held by the gate.
     pub(crate) held: BTreeSet<i64>,
-    /// Failed attempts so far, and the time before which there is no further one.
+    /// Failed attempts so far that were not forgiven, and the time before which there is no further one.
     pub(crate) retries: BTreeMap<i64, (u32, Timestamp)>,
     /// Base of the latest plan.
     pub(crate) planned_base: Option<Offset>,

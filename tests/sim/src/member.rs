@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use keyway_core::{
-    CommitPlan, Core, LaneNames, Leases, PartitionSlot, Shape, Timestamp, WorkerIndex,
+    CircuitState, CommitPlan, Core, LaneNames, Leases, PartitionSlot, Shape, Timestamp, WorkerIndex,
 };
 
 use crate::assignment::Assignment;
@@ -91,6 +91,8 @@ pub(crate) struct Member {
     pub(crate) runners: Vec<Runner>,
     /// Calls at once of each route.
     pub(crate) concurrency: Vec<u32>,
+    /// Where the circuit of each route stands, as far as the core has said.
+    pub(crate) circuits: Vec<CircuitState>,
     pub(crate) request: Option<Request>,
     /// Tasks handed over and not reported.
     pub(crate) out: usize,
@@ -141,6 +143,7 @@ impl Member {
             slots: (0..scenario.partitions).map(|_| Slot::default()).collect(),
             runners: Vec::new(),
             concurrency: concurrency.collect(),
+            circuits: vec![CircuitState::Closed; scenario.core.routes.len()],
             request: None,
             out: 0,
             starts_left: None,

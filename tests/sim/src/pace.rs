@@ -41,6 +41,12 @@ impl Book {
         book.insert(attempt(at))
     }
 
+    /// An attempt has failed: the next one may have its number, and needs a turn of its own.
+    pub(crate) fn forget(&self, at: &TaskRef) {
+        let mut book = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        book.remove(&attempt(at));
+    }
+
     pub(crate) fn holds(&self, at: &TaskRef) -> bool {
         let book = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         book.contains(&attempt(at))

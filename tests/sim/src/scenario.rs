@@ -6,8 +6,8 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use keyway_core::{
-    BatchConfig, BufferConfig, CommitConfig, CoreConfig, Exhausted, Ordering, RetryPolicy,
-    RiderSource, RouteConfig, RouteId, Shape,
+    BatchConfig, BufferConfig, CircuitPolicy, CommitConfig, CoreConfig, Exhausted, Ordering,
+    RetryPolicy, RiderSource, RouteConfig, RouteId, Shape,
 };
 use keyway_offsets::{DEFAULT_CAP_CHARS, Limits, ThresholdRatio};
 
@@ -174,6 +174,7 @@ fn draw_route(rng: &mut Rng, with_batches: bool) -> RouteConfig {
         shape,
         batch,
         retry: draw_retry(rng),
+        circuit: draw_circuit(rng),
     }
 }
 
@@ -188,6 +189,23 @@ fn draw_retry(rng: &mut Rng) -> RetryPolicy {
         // What is on hold never gets done: that has tests of its own.
         exhausted: rng.pick(&[Exhausted::Skip, Exhausted::Skip, Exhausted::Stop]),
     }
+}
+
+fn draw_circuit(rng: &mut Rng) -> Option<CircuitPolicy> {
+    if rng.chance(700) {
+        return None;
+    }
+    let open_for = Duration::from_micros(rng.pick(&[200, 5_000]));
+    let of_last = rng.between(2, 10) as u32;
+    Some(CircuitPolicy {
+        share: rng.pick(&[0.2, 0.5, 1.0]),
+        of_last,
+        at_least: rng.between(1, of_last as usize) as u32,
+        window: Duration::from_millis(rng.pick(&[1, 100])),
+        open_for,
+        longest: open_for * 4,
+        probes: rng.between(1, 2) as u32,
+    })
 }
 
 fn draw_buffers(rng: &mut Rng) -> BufferConfig {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use keyway_core::{BatchConfig, RouteId, Task, Timestamp, WorkerIndex};
+use keyway_core::{BatchConfig, CircuitState, RouteId, Task, Timestamp, WorkerIndex};
 
 use super::{Check, ensure};
 use crate::member::{Member, Mode};
@@ -79,6 +79,15 @@ pub(crate) fn within_concurrency(
     };
     ensure(before < calls as usize, "hand-over", || {
         format!("{worker:?} of {calls} gets more, {before} are before it")
+    })
+}
+
+/// Nothing goes to a route whose circuit is open.
+pub(crate) fn not_held(member: &Member, route: RouteId, now: Timestamp) -> Check {
+    let state = member.circuits[route.index()];
+    let is_open = matches!(state, CircuitState::Open { until } if until > now);
+    ensure(!is_open, "hand-over", || {
+        format!("{route:?} gets work while its circuit is {state:?}")
     })
 }
 

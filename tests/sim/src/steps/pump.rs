@@ -1,6 +1,6 @@
 //! Carries out the core's commands, and judges each of them.
 
-use keyway_core::{Command, CommitPlan, RouteId, Work, WorkerIndex};
+use keyway_core::{CircuitState, Command, CommitPlan, RouteId, Work, WorkerIndex};
 
 use crate::coverage::Event;
 use crate::invariants::{Check, base, ensure, hand_over, plans, snapshot};
@@ -31,6 +31,12 @@ pub(super) fn pump(world: &mut World, index: usize) -> Check {
                 let runner = &mut member.runners[r];
                 runner.queue.reopen(lane);
                 runner.note_reopen();
+            }
+            Command::Circuit { route, state } => {
+                world.members[index].circuits[route.index()] = state;
+                if state == CircuitState::Closed {
+                    world.coverage.note(Event::CircuitClosed);
+                }
             }
             Command::TakeBack { route, worker } => taken_back.push((route, worker)),
             Command::Retire { route, worker } => retire(world, index, route, worker)?,
@@ -144,6 +150,7 @@ fn dispatch(
             || "a run of a pool holds several lanes".to_owned(),
         )?;
     }
+    hand_over::not_held(&world.members[index], route, world.now)?;
     // A batch some of which is refused reports twice, so that another may begin a little early.
     if worker.is_some() || !is_batch {
         hand_over::within_concurrency(&world.members[index], route, worker)?;

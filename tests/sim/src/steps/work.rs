@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use keyway_core::{Exhausted, Finished, PartitionSlot, RiderSource, Task, Timestamp, Verdict};
+use keyway_core::{
+    CircuitState, Exhausted, Finished, PartitionSlot, RiderSource, RouteId, Task, TaskRef,
+    Timestamp, Verdict,
+};
 use keyway_rider::Update;
 
 use super::Step;
@@ -43,7 +46,7 @@ pub(super) fn enabled(world: &World, into: &mut Vec<(Step, u32)>) {
 pub(super) fn resize(world: &mut World, m: usize, route: usize) -> Check {
     world.coverage.note(Event::Resized);
     let calls = world.rng.between(1, 4) as u32;
-    let (now, id) = (world.now, keyway_core::RouteId(route as u16));
+    let (now, id) = (world.now, RouteId(route as u16));
     let member = &mut world.members[m];
     member.concurrency[route] = calls;
     member.core.set_concurrency(id, calls, now);
@@ -236,6 +239,26 @@ fn result(Task { at, payload }: Task<Payload>, end: End, riders: RiderSource) ->
     Finished { at, verdict }
 }
 
+/// What a report says of a record.
+enum Said {
+    Complete { updates: bool },
+    Unstarted,
+    Failed { after: Option<Duration> },
+    Stop,
+}
+
+impl Said {
+    fn of(verdict: &Verdict<Payload>) -> Self {
+        match verdict {
+            Verdict::Done | Verdict::Skipped => Said::Complete { updates: false },
+            Verdict::DoneWith(_) => Said::Complete { updates: true },
+            Verdict::Returned { .. } => Said::Unstarted,
+            Verdict::Failed { after, .. } => Said::Failed { after: *after },
+            Verdict::Stop { .. } => Said::Stop,
+        }
+    }
+}
+
 /// A report reaches the core.
 pub(super) fn report(world: &mut World, m: usize, r: usize) -> Check {
     let now = world.now;
@@ -243,52 +266,107 @@ pub(super) fn report(world: &mut World, m: usize, r: usize) -> Check {
     let Some(report) = member.runners[r].outbox.pop_front() else {
         return Ok(());
     };
-    let policy = world.scenario.core.routes[report.route.index()].retry;
-    let started = |verdict: &Verdict<Payload>| !matches!(verdict, Verdict::Returned { .. });
-    let attempts = report
-        .finished
-        .iter()
-        .filter(|end| started(&end.verdict))
-        .count();
-    // Of a batch that failed as a whole nobody knows which record was to blame.
-    let is_blamed = !report.batch_failed || attempts <= 1;
-    for Finished { at, verdict } in &report.finished {
-        member.came_back(at, matches!(verdict, Verdict::Returned { .. }));
-        let offset = at.offset.get();
-        let Some(assignment) = member.current(at.slot, at.epoch) else {
-            continue;
-        };
-        let due = match verdict {
-            Verdict::Done | Verdict::DoneWith(_) | Verdict::Skipped => {
-                if matches!(verdict, Verdict::DoneWith(_)) {
-                    assignment.tally.add(offset);
-                }
-                assignment.complete(offset);
-                continue;
-            }
-            Verdict::Returned { .. } => continue,
-            Verdict::Failed { payload, .. } if is_blamed && policy.is_last(at.attempt) => {
-                if policy.exhausted == Exhausted::Skip {
-                    assignment.finish(offset);
-                    assignment.complete(offset);
-                    let past = &mut world.history.pasts[payload.partition];
-                    past.finished.insert(offset);
-                    continue;
-                }
-                Timestamp::NEVER
-            }
-            Verdict::Failed { after, .. } => now.after(after.unwrap_or_else(|| policy.delay(at))),
-            Verdict::Stop { .. } => Timestamp::NEVER,
-        };
-        let failures = assignment
-            .retries
-            .get(&offset)
-            .map_or(0, |(failures, _)| *failures);
-        assignment.retries.insert(offset, (failures + 1, due));
-    }
+    let (route, batch_failed) = (report.route, report.batch_failed);
+    let finished = report.finished.iter();
+    let said: Vec<_> = finished
+        .map(|end| (end.at, Said::of(&end.verdict)))
+        .collect();
+    let opened = member.core.counters().circuits_opened;
+    let was_held = member.circuits[route.index()] != CircuitState::Closed;
     member.core.completed(report, now);
+    let opens = member.core.counters().circuits_opened > opened;
+    if opens {
+        world.forgive_waiting(m, route);
+    }
+    world.take_what_was_said(m, route, &said, batch_failed, opens || was_held);
     world.drop_finished_runs(m);
     pump(world, m)
+}
+
+impl World {
+    /// A circuit has opened: what waits for another attempt has spent one less.
+    fn forgive_waiting(&mut self, m: usize, route: RouteId) {
+        self.coverage.note(Event::CircuitOpened);
+        let member = &mut self.members[m];
+        for (partition, slot) in member.slots.iter_mut().enumerate() {
+            let Some(assignment) = &mut slot.assignment else {
+                continue;
+            };
+            if self.scenario.route(partition) != route {
+                continue;
+            }
+            for (offset, (spent, due)) in &mut assignment.retries {
+                let waits = !assignment.out.contains(offset) && *due != Timestamp::NEVER;
+                if waits && assignment.incomplete.contains(offset) && *spent > 0 {
+                    *spent -= 1;
+                    member.starts_left = match *spent {
+                        0 => member.starts_left.map(|left| left + 1),
+                        _ => member.starts_left,
+                    };
+                }
+            }
+        }
+    }
+
+    fn take_what_was_said(
+        &mut self,
+        m: usize,
+        route: RouteId,
+        said: &[(TaskRef, Said)],
+        batch_failed: bool,
+        forgiven: bool,
+    ) {
+        let now = self.now;
+        let member = &mut self.members[m];
+        let policy = self.scenario.core.routes[route.index()].retry;
+        let started = |said: &&(TaskRef, Said)| !matches!(said.1, Said::Unstarted);
+        // Of a batch that failed as a whole nobody knows which record was to blame.
+        let is_blamed = !batch_failed || said.iter().filter(started).count() <= 1;
+        for (at, said) in said {
+            member.came_back(at, matches!(said, Said::Unstarted));
+            if let (Said::Failed { .. }, Some(book)) = (said, &member.let_through) {
+                book.forget(at);
+            }
+            let offset = at.offset.get();
+            let Some(assignment) = member.current(at.slot, at.epoch) else {
+                continue;
+            };
+            let due = match said {
+                Said::Complete { updates } => {
+                    if *updates {
+                        assignment.tally.add(offset);
+                    }
+                    assignment.complete(offset);
+                    continue;
+                }
+                Said::Unstarted => continue,
+                Said::Failed { .. } if is_blamed && policy.is_last(at.attempt) && !forgiven => {
+                    if policy.exhausted == Exhausted::Skip {
+                        assignment.finish(offset);
+                        assignment.complete(offset);
+                        self.history.pasts[at.slot.index()].finished.insert(offset);
+                        continue;
+                    }
+                    Timestamp::NEVER
+                }
+                Said::Failed { after } => now.after(after.unwrap_or_else(|| policy.delay(at))),
+                Said::Stop => Timestamp::NEVER,
+            };
+            let spent = assignment
+                .retries
+                .get(&offset)
+                .map_or(0, |(spent, _)| *spent);
+            if forgiven && matches!(said, Said::Failed { .. }) {
+                assignment.retries.insert(offset, (spent, due));
+                if spent == 0 {
+                    member.starts_left = member.starts_left.map(|left| left + 1);
+                }
+                self.coverage.note(Event::Forgiven);
+            } else {
+                assignment.retries.insert(offset, (spent + 1, due));
+            }
+        }
+    }
 }
 
 /// What a busy worker has not started is taken back.
