@@ -1,10 +1,22 @@
-//! The `keyway` command, killed in the middle of its work and started again, over a real broker; the judge reads its
-//! event log.
+//! Members of a group as processes that are killed, paused and started again, over a real broker; the judge reads their
+//! event logs.
+//!
+//! | module | who suffers what |
+//! |---|---|
+//! | `kills`, `riders`, `terms` | the `keyway` command: SIGKILL at random, with a rider, and 8 s after SIGTERM |
+//! | `points` | `member` (the engine in a process of its own) kills itself at each labelled point |
+//! | `paused` | a member stands still for longer than its session, and goes on |
+//! | `rounds` | all of it, drawn by seed, while records are fed |
 //!
 //! | variable | effect |
 //! |---|---|
-//! | `KEYWAY_FAULT_ROUNDS` | kills; 3 by default, with 12,500 records for each, 150,000 at most. The long run: 12 |
+//! | `KEYWAY_FAULT_ROUNDS` | rounds, and kills of `kills`; 3 by default |
 //! | `KEYWAY_FAULT_SEED` | the seed of a run that is to be repeated; printed by each |
 
+mod crew;
 mod kills;
+mod paused;
+mod points;
 mod riders;
+mod rounds;
+mod terms;

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use keyway::Record;
+use keyway::testing::{MockFault, MockRequest};
 
 use crate::world::{Door, OpenAtEnd, Run, World};
 
@@ -128,4 +129,41 @@ fn dropping_the_engine_without_a_broker_does_not_wait() {
         "{:?}",
         began.elapsed()
     );
+}
+
+/// Every answer is a refusal that asks for another try. Without the bound of the last commit the end never comes.
+#[test]
+fn a_stop_whose_commits_are_refused_returns_within_its_bound_and_says_so() {
+    for fault in [
+        MockFault::RebalanceInProgress,
+        MockFault::NotCoordinator,
+        MockFault::GroupDenied,
+    ] {
+        let world = World::filled(10);
+        let run = world.start(|builder| {
+            builder
+                .commit_timeout(Duration::from_secs(1))
+                .commit_interval(Duration::from_secs(3600))
+                .handler(|_: &Record| ())
+        });
+        run.until_done(10);
+        // More than can be asked for in that time.
+        world
+            .broker
+            .fail_requests(MockRequest::OffsetCommit, &[fault; 1_000]);
+        let began = Instant::now();
+        run.engine.stop(Duration::from_secs(1));
+        let report = run.engine.wait().expect("an end that was asked for");
+        let took = began.elapsed();
+        assert!(
+            took < Duration::from_secs(1) + BEYOND,
+            "{fault:?}: {took:?}"
+        );
+        assert_eq!(
+            (report.left_running, report.all_committed),
+            (0, false),
+            "{fault:?}: {report:?}"
+        );
+        world.broker.clear_faults(MockRequest::OffsetCommit);
+    }
 }

@@ -10,6 +10,9 @@ use serde_json::Value;
 
 use crate::wait;
 
+/// A signal takes effect at once, on a machine that is not stuck.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// The command of this workspace, built with the profile of this test.
 pub fn keyway() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
@@ -94,13 +97,45 @@ pub struct Running {
 impl Running {
     /// Starts it; what it answers is dropped.
     pub fn start(arguments: &[&str]) -> Running {
-        let child = Command::new(keyway())
+        Running::program(keyway(), arguments)
+    }
+
+    /// Starts another program of ours; what it answers is dropped.
+    pub fn program(path: &Path, arguments: &[&str]) -> Running {
+        let child = Command::new(path)
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .spawn()
-            .expect("it was built a moment ago");
+            .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         Running { child }
+    }
+
+    /// Sends it a signal, as `kill -NAME` does.
+    pub fn signal(&self, name: &str) {
+        let sent = Command::new("kill")
+            .args([format!("-{name}"), self.child.id().to_string()])
+            .status()
+            .expect("every system has kill");
+        assert!(sent.success(), "{name} was not sent: {sent}");
+    }
+
+    /// Stops it as SIGSTOP does, and waits until it stands still.
+    pub fn pause(&self) {
+        self.signal("STOP");
+        wait::until("a process that stands still", PATIENCE, || {
+            let pid = self.child.id().to_string();
+            let state = Command::new("ps")
+                .args(["-o", "stat=", "-p", &pid])
+                .output();
+            let state = state.expect("every system has ps").stdout;
+            state.starts_with(b"T").then_some(())
+        });
+    }
+
+    /// Ends a pause.
+    pub fn resume(&self) {
+        self.signal("CONT");
     }
 
     /// Its end, if that has come.

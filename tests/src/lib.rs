@@ -4,6 +4,7 @@ mod blocking;
 pub mod checker;
 pub mod cluster;
 pub mod command;
+pub mod doom;
 pub mod event_log;
 mod hex;
 pub mod java;

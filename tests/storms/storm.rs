@@ -3,9 +3,12 @@
 use std::env;
 use std::fmt;
 use std::ops::Range;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use keyway::{Report, StopReason};
 use keyway_tests::checker::Rules;
+use keyway_tests::event_log::Kind;
 use keyway_tests::random::{Random, seed};
 use keyway_tests::wait;
 use keyway_tests::world::{CLEAN, Member, PATIENCE, Protocol, World};
@@ -61,14 +64,15 @@ impl Size {
 const WORK: Duration = Duration::from_millis(8);
 const CONCURRENCY: u32 = 8;
 
-/// Short, so that a crash is noticed within a few toggles.
-const SESSION_MILLIS: &str = "3000";
-
 const DRAIN_WITHIN: Duration = Duration::from_secs(8);
 const STOP_WITHIN: Duration = Duration::from_secs(5);
 
-/// What an end may take beyond its bound on a machine that does much else.
-const BEYOND: Duration = Duration::from_secs(3);
+/// For how long an end waits for the broker's answer to its last commit.
+const COMMIT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What an end may take beyond its bound where the broker does not answer: that, and 6 s to leave. What is left is for
+/// a machine that does much else.
+const BEYOND: Duration = Duration::from_secs(5 + 6 + 3);
 
 /// Nobody who has a partition and records of it stands still for longer: it may be behind a restore, a busy machine,
 /// and a session that has to expire, and behind nothing else.
@@ -91,10 +95,11 @@ struct Seat {
 enum State {
     Empty,
     Up(Member),
+    /// Its end is waited for by a thread, which looks at the clock at once.
     Ending {
-        member: Member,
         how: End,
-        since: Instant,
+        name: String,
+        end: JoinHandle<(Result<Report, StopReason>, Duration)>,
     },
 }
 
@@ -104,6 +109,8 @@ struct Figures {
     toggles: usize,
     ends: [usize; 3],
     longest: [Duration; 3],
+    /// Ends that could not commit all that was complete.
+    uncommitted: usize,
 }
 
 impl fmt::Display for Figures {
@@ -112,8 +119,8 @@ impl fmt::Display for Figures {
         let [drain, stop, _] = self.longest;
         write!(
             f,
-            "{} toggles: {drains} drains (longest {drain:.1?}), {stops} stops (longest {stop:.1?}), {crashes} crashes",
-            self.toggles
+            "{} toggles: {drains} drains (longest {drain:.1?}), {stops} stops (longest {stop:.1?}), {crashes} crashes; {} ended with something uncommitted",
+            self.toggles, self.uncommitted
         )
     }
 }
@@ -135,9 +142,12 @@ impl Storm<'_> {
         let mut member = self
             .world
             .member(&name)
-            .property("session.timeout.ms", SESSION_MILLIS)
             .protocol(self.protocol)
-            .with(|builder| builder.concurrency(CONCURRENCY));
+            .with(|builder| {
+                builder
+                    .concurrency(CONCURRENCY)
+                    .commit_timeout(COMMIT_TIMEOUT)
+            });
         if self.identity == Identity::Static {
             member = member.property("group.instance.id", &format!("seat-{}", seat.number));
         }
@@ -162,7 +172,9 @@ impl Storm<'_> {
             End::Crash => return member.kill(),
         }
         let since = Instant::now();
-        seat.state = State::Ending { member, how, since };
+        let name = member.name().to_owned();
+        let end = thread::spawn(move || (member.wait(), since.elapsed()));
+        seat.state = State::Ending { how, name, end };
     }
 
     /// A member comes, or goes; nothing happens to those that are about to end.
@@ -183,44 +195,49 @@ impl Storm<'_> {
 
     /// Takes note of the members that have ended; says whether none is about to.
     fn collect(&mut self) -> bool {
-        let mut settled = true;
-        for seat in &mut self.seats {
-            match &seat.state {
+        for seat in 0..self.seats.len() {
+            match &self.seats[seat].state {
                 State::Empty => {}
                 State::Up(member) => {
                     let end = member.ended();
                     assert!(end.is_none(), "{} ended by itself: {end:?}", member.name());
                 }
-                State::Ending { member, how, since } => {
-                    let (took, bound) = match how {
-                        End::Drain => (since.elapsed(), DRAIN_WITHIN),
-                        _ => (since.elapsed(), STOP_WITHIN),
-                    };
-                    let Some(end) = member.ended() else {
-                        settled = false;
-                        assert!(
-                            took < bound + BEYOND,
-                            "{how:?} of {} takes {took:?}, its bound is {bound:?}: {:#?}",
-                            member.name(),
-                            member.status()
-                        );
-                        continue;
-                    };
-                    let report =
-                        end.unwrap_or_else(|reason| panic!("{} ended: {reason}", member.name()));
-                    assert_eq!(
-                        (report.left_running, report.all_committed),
-                        (0, true),
-                        "{how:?} of {} after {took:?}: {report:?}",
-                        member.name()
-                    );
-                    let longest = &mut self.figures.longest[*how as usize];
-                    *longest = took.max(*longest);
-                    seat.state = State::Empty;
+                State::Ending { end, .. } if !end.is_finished() => {}
+                State::Ending { .. } => {
+                    let state = std::mem::replace(&mut self.seats[seat].state, State::Empty);
+                    if let State::Ending { how, name, end } = state {
+                        let (end, took) = end.join().expect("it only waits");
+                        self.note_end(how, &name, end, took);
+                    }
                 }
             }
         }
-        settled
+        let is_ending = |seat: &Seat| matches!(seat.state, State::Ending { .. });
+        !self.seats.iter().any(is_ending)
+    }
+
+    fn note_end(&mut self, how: End, name: &str, end: Result<Report, StopReason>, took: Duration) {
+        let report = end.unwrap_or_else(|reason| panic!("{name} ended: {reason}"));
+        let within = match how {
+            End::Drain => DRAIN_WITHIN,
+            End::Stop | End::Crash => STOP_WITHIN,
+        };
+        assert!(
+            took < within + BEYOND,
+            "{how:?} of {name} took {took:?}, its bound was {within:?}: {report:?}"
+        );
+        assert_eq!(report.left_running, 0, "{how:?} of {name}: {report:?}");
+        if !report.all_committed {
+            // It had lost the partitions, or the broker did not answer until it could wait no longer; and it says so.
+            let lost = self.world.seen(|seen| seen.count(Kind::Lost, name));
+            assert!(
+                lost > 0 || took >= COMMIT_TIMEOUT,
+                "{how:?} of {name} after {took:?}: {report:?}"
+            );
+            self.figures.uncommitted += 1;
+        }
+        let longest = &mut self.figures.longest[how as usize];
+        *longest = took.max(*longest);
     }
 
     fn until_settled(&mut self) {
@@ -240,6 +257,11 @@ pub(crate) fn storm(protocol: Protocol, identity: Identity) {
     let seed = seed("KEYWAY_STORM_SEED");
     let what = format!("{protocol:?}, {identity:?} members, KEYWAY_STORM_SEED={seed}");
     println!("{what}");
+    // Says why a member lost something, to whoever asks by RUST_LOG.
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
+        .with_writer(std::io::stderr)
+        .try_init();
     let mut random = Random::of(seed);
 
     let world = World::new(size.partitions);
@@ -309,12 +331,16 @@ pub(crate) fn storm(protocol: Protocol, identity: Identity) {
     storm.until_settled();
 
     let tally = world.judge(&Rules {
-        only_crashes_repeat: true,
+        only_crashes_repeat: storm.figures.uncommitted == 0,
         ..CLEAN
     });
     let silence = world.seen(|seen| longest(seen.events(), &feeds));
+    let lost = world.seen(|seen| {
+        let lost = seen.events().iter();
+        lost.filter(|event| event.kind == Kind::Lost).count()
+    });
     println!(
-        "{what}: {}; {} records, {} repeated; longest silence {:.1?}",
+        "{what}: {}; {lost} partitions lost; {} records, {} repeated; longest silence {:.1?}",
         storm.figures, tally.finished, tally.repeated, silence.length
     );
     assert!(silence.length < SILENCE, "{what}: {silence:?}");

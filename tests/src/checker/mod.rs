@@ -12,6 +12,7 @@
 //! map. The promises are those of the commit protocol: finished work in an acknowledged commit never runs again, nothing
 //! is committed that was not finished, records of one key run in order and one at a time.
 
+mod absence;
 mod base;
 mod committed;
 mod coverage;
@@ -32,6 +33,7 @@ use keyway_offsets::{HoleMap, Offset};
 use crate::cluster;
 use crate::event_log::{Event, EventLog, Kind};
 
+pub use absence::{held, set_apart};
 pub use lane::Ordering;
 
 /// A partition of a topic.

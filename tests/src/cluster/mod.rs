@@ -285,7 +285,8 @@ impl fmt::Debug for Cluster {
     }
 }
 
-fn client(bootstrap: &str) -> ClientConfig {
+/// A client configuration for a cluster at these addresses.
+pub fn client(bootstrap: &str) -> ClientConfig {
     let mut config = ClientConfig::new();
     config
         .set("bootstrap.servers", bootstrap)

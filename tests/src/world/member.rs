@@ -24,6 +24,22 @@ pub enum Protocol {
 impl Protocol {
     /// All of them.
     pub const ALL: [Protocol; 3] = [Protocol::Range, Protocol::Cooperative, Protocol::Consumer];
+
+    /// Sets what a client needs for it.
+    pub fn set(self, client: &mut ClientConfig) {
+        match self {
+            Protocol::Range => client.set("partition.assignment.strategy", "range"),
+            Protocol::Cooperative => {
+                client.set("partition.assignment.strategy", "cooperative-sticky")
+            }
+            Protocol::Consumer => {
+                // These two are the broker's under this protocol.
+                client.remove("session.timeout.ms");
+                client.remove("heartbeat.interval.ms");
+                client.set("group.protocol", "consumer")
+            }
+        };
+    }
 }
 
 /// Long enough that a busy machine does not lose a member, short enough to wait for after a kill.
@@ -73,18 +89,8 @@ impl MemberBuilder {
 
     /// How its group shares out partitions.
     pub fn protocol(mut self, protocol: Protocol) -> Self {
-        match protocol {
-            Protocol::Range => self.property("partition.assignment.strategy", "range"),
-            Protocol::Cooperative => {
-                self.property("partition.assignment.strategy", "cooperative-sticky")
-            }
-            Protocol::Consumer => {
-                // These two are the broker's under this protocol.
-                self.client.remove("session.timeout.ms");
-                self.client.remove("heartbeat.interval.ms");
-                self.property("group.protocol", "consumer")
-            }
-        }
+        protocol.set(&mut self.client);
+        self
     }
 
     /// It consumes these topics in place of the world's.
