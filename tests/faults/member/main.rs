@@ -11,6 +11,7 @@ mod events;
 
 use std::collections::HashMap;
 use std::env;
+use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -26,6 +27,7 @@ use keyway_tests::world::Protocol;
 use signal_hook::consts::{SIGKILL, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::raise;
+use tracing_subscriber::EnvFilter;
 
 use events::EventLog;
 
@@ -101,12 +103,16 @@ fn main() -> ExitCode {
         })
         .collect();
     let word = |name: &str| -> &str { words.get(name).unwrap_or_else(|| panic!("{name}=")) };
+    tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::from_default_env())
+        .with_writer(io::stderr)
+        .init();
     let mut signals = Signals::new([SIGTERM]).expect("SIGTERM can be received");
 
     let mut client = cluster::client(word("brokers"));
     // So that a member that is killed or stands still is missed soon.
     client
-        .set("session.timeout.ms", "2000")
+        .set("session.timeout.ms", "4000")
         .set("heartbeat.interval.ms", "300");
     let protocol = match word("protocol") {
         "range" => Protocol::Range,
