@@ -4,6 +4,8 @@
 //! the next plan, so a success that races a commit is never missed. The answer is judged partition by
 //! partition, because the broker may store a part of a request.
 
+use std::time::Duration;
+
 use keyway_offsets::Limits;
 
 use crate::command::{
@@ -52,6 +54,10 @@ impl Commits {
         self.next_at = self.next_at.min(now);
     }
 }
+
+/// What waits for a person, or for the group, is tried again at the commit interval; with a longer one after this,
+/// since a coordinator may only not have heard of a new topic.
+const DENIED_WAIT: Duration = Duration::from_secs(10);
 
 /// A text that the broker refused was this much too long at least: the cap learned is seven eighths of it, so
 /// that a handful of refusals finds any cap and the next text is not refused for a single character.
@@ -117,9 +123,34 @@ impl<P, G: Gate<P>> Core<P, G> {
             .all(|partition| !partition.is_dirty())
     }
 
+    /// A partition is committed once more although the broker has all of it: the answer tells whether it would take
+    /// more. Nothing when some partition has something to commit anyway.
+    pub fn commit_again(&mut self, now: Timestamp) {
+        if self.partitions.iter().any(Partition::is_dirty) {
+            return;
+        }
+        let mut assigned = self.partitions.iter_mut();
+        if let Some(partition) = assigned.find(|partition| partition.phase == Phase::Assigned) {
+            partition.committed.stored = None;
+            self.commits.make_due(now);
+        }
+    }
+
     /// Whether nothing is left to commit of the partition, and no request of it is under way: it may be let go.
     pub fn is_clean(&self, slot: PartitionSlot) -> bool {
         self.partitions[slot.index()].is_clean()
+    }
+
+    /// Whether no commit of the partition is worth waiting for at its end: nothing is left to commit, or the broker has
+    /// denied it since the end began ([`Core::revoking`], [`Core::begin_stop`], [`Core::begin_drain`]), as for a topic
+    /// that was deleted.
+    pub fn is_settled(&self, slot: PartitionSlot) -> bool {
+        self.partitions[slot.index()].is_settled()
+    }
+
+    /// Whether no commit at all is worth waiting for at the end.
+    pub fn is_all_settled(&self) -> bool {
+        self.partitions.iter().all(Partition::is_settled)
     }
 
     /// Whether all partitions may be let go.
@@ -194,6 +225,7 @@ impl<P, G: Gate<P>> Core<P, G> {
                 map = map.clip_below(hole.last.next());
             }
             partition.committed.in_flight = Some(partition.tracker.version());
+            partition.committed.planned_at = now;
             partitions.push(PartitionPlan {
                 rider: partition.rider.planned(riders),
                 rider_only,
@@ -257,6 +289,11 @@ impl<P, G: Gate<P>> Core<P, G> {
                     state.stored = Some(partition.tracker.version());
                 }
                 state.ambiguous = state.ambiguous.saturating_sub(1);
+                // What came after the snapshot came at the plan's time or later.
+                state.since = match version == Some(partition.tracker.version()) {
+                    true => Timestamp::NEVER,
+                    false => state.since.max(state.planned_at),
+                };
                 if answer.stripped {
                     self.counters.maps_stripped += 1;
                 }
@@ -289,7 +326,8 @@ impl<P, G: Gate<P>> Core<P, G> {
                 state.not_before = now.after(commit.backoff);
             }
             CommitAnswer::Denied | CommitAnswer::Superseded | CommitAnswer::MemberLost => {
-                state.not_before = now.after(commit.interval.max(commit.backoff));
+                let wait = commit.interval.max(commit.backoff).min(DENIED_WAIT);
+                state.not_before = now.after(wait);
             }
         }
         if answer.answer != CommitAnswer::Stored && mutated(Mutant::RefusalForgotten) {

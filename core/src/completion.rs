@@ -233,6 +233,7 @@ impl<P, G: Gate<P>> Core<P, G> {
     fn complete(&mut self, at: TaskRef, now: Timestamp) {
         let partition = &mut self.partitions[at.slot.index()];
         partition.tracker.complete(at.offset);
+        partition.committed.note_completion(now);
         self.map_changed(at.slot, now);
         self.counters.completed += 1;
         self.forget(at.slot, at.bytes);

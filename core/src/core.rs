@@ -151,6 +151,7 @@ impl<P, G: Gate<P>> Core<P, G> {
             self.leases.end(slot);
             self.drop_waiting(slot);
             self.owe_last_rider(slot);
+            self.partitions[slot.index()].committed.begin_end();
         }
     }
 
@@ -243,12 +244,20 @@ impl<P, G: Gate<P>> Core<P, G> {
     /// From now on batches are not held back to fill up. Fetching is the caller's to end.
     pub fn begin_drain(&mut self, now: Timestamp) {
         self.draining = true;
+        self.begin_ends();
         self.fill_all(now);
+    }
+
+    fn begin_ends(&mut self) {
+        for partition in &mut self.partitions {
+            partition.committed.begin_end();
+        }
     }
 
     /// From now on nothing is started; what was handed over and not started comes back.
     pub fn begin_stop(&mut self) {
         self.leases.set_stopping();
+        self.begin_ends();
     }
 
     /// At most `records` further records are ever started; the rest wait. Further attempts are no starts.
@@ -261,10 +270,21 @@ impl<P, G: Gate<P>> Core<P, G> {
     /// From now on a route has `calls` calls at once, at least 1. What runs is finished; a worker that is one too many
     /// gives back what it has not started, which goes on elsewhere once what it runs of the same lane is done.
     pub fn set_concurrency(&mut self, route: RouteId, calls: u32, now: Timestamp) {
+        self.routes[route.index()].calls = calls.max(1);
+        self.resize(route, now);
+    }
+
+    /// So many calls of a route hang: as many are made beyond its concurrency, until there are fewer again.
+    pub fn set_surplus(&mut self, route: RouteId, calls: u32, now: Timestamp) {
+        self.routes[route.index()].surplus = calls;
+        self.resize(route, now);
+    }
+
+    fn resize(&mut self, route: RouteId, now: Timestamp) {
         let state = &mut self.routes[route.index()];
         let before = state.workers.iter().map(|worker| worker.retired);
         let before: Vec<bool> = before.collect();
-        state.resize(calls.max(1));
+        state.resize();
         for (index, was_retired) in before.into_iter().enumerate() {
             let worker = WorkerIndex(index as u32);
             let state = &self.routes[route.index()].workers[index];

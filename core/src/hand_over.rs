@@ -11,8 +11,9 @@
 
 use std::collections::VecDeque;
 
-use crate::ids::{LaneIndex, Timestamp};
-use crate::sync::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
+use crate::ids::LaneIndex;
+use crate::running::Running;
+use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::work::{Task, Work};
 
 /// What a worker takes from its queue.
@@ -39,8 +40,8 @@ struct Queue<P> {
 pub struct WorkQueue<P> {
     queue: Mutex<Queue<P>>,
     filled: Condvar,
-    /// Nanoseconds of the worker's clock at which the running attempt began; 0 while none runs.
-    running_since: AtomicU64,
+    /// What its worker is inside of.
+    running: Running,
 }
 
 impl<P> Default for WorkQueue<P> {
@@ -52,7 +53,7 @@ impl<P> Default for WorkQueue<P> {
                 closed: false,
             }),
             filled: Condvar::new(),
-            running_since: AtomicU64::new(0),
+            running: Running::default(),
         }
     }
 }
@@ -141,17 +142,8 @@ impl<P> WorkQueue<P> {
         self.filled.notify_all();
     }
 
-    /// Notes that an attempt begins, or with [`Timestamp::ZERO`] that none runs.
-    pub fn set_running_since(&self, now: Timestamp) {
-        // Relaxed: read by the poll thread as a hint only.
-        self.running_since.store(now.as_nanos(), Ordering::Relaxed);
-    }
-
-    /// When the running attempt began; `None` while none runs.
-    pub fn running_since(&self) -> Option<Timestamp> {
-        match self.running_since.load(Ordering::Relaxed) {
-            0 => None,
-            nanos => Some(Timestamp::from_nanos(nanos)),
-        }
+    /// What its worker is inside of.
+    pub fn running(&self) -> &Running {
+        &self.running
     }
 }

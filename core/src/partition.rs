@@ -129,6 +129,11 @@ impl Partition {
             || (!self.is_dirty() && self.committed.in_flight.is_none() && !self.owes_rider())
     }
 
+    /// Whether no commit is worth waiting for: it is clean, or commits are denied.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.is_clean() || (self.committed.denied && self.committed.in_flight.is_none())
+    }
+
     /// Over a bound of its own.
     pub(crate) fn is_over(&self, bounds: &BufferConfig) -> bool {
         self.buffered >= bounds.partition_records || self.buffered_bytes >= bounds.partition_bytes
@@ -142,18 +147,53 @@ impl Partition {
 }
 
 /// What of a partition's state the broker has.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct CommitState {
     /// Version of the tracker that the broker acknowledged.
     pub(crate) stored: Option<u64>,
     /// Version in the plan that is under way.
     pub(crate) in_flight: Option<u64>,
+    /// When that plan was made.
+    pub(crate) planned_at: Timestamp,
+    /// When the oldest completion came that no acknowledged commit has; [`Timestamp::NEVER`] without one.
+    pub(crate) since: Timestamp,
     /// Acknowledged commits still needed, since a request without an answer may land late.
     pub(crate) ambiguous: u8,
     /// Not before this time.
     pub(crate) not_before: Timestamp,
     /// Whether the broker denies commits.
     pub(crate) denied: bool,
+}
+
+impl Default for CommitState {
+    fn default() -> Self {
+        Self {
+            stored: None,
+            in_flight: None,
+            planned_at: Timestamp::ZERO,
+            since: Timestamp::NEVER,
+            ambiguous: 0,
+            not_before: Timestamp::ZERO,
+            denied: false,
+        }
+    }
+}
+
+impl CommitState {
+    /// The end of the assignment begins: what was denied before is tried once more, at once.
+    pub(crate) fn begin_end(&mut self) {
+        if self.denied {
+            self.denied = false;
+            self.not_before = Timestamp::ZERO;
+        }
+    }
+
+    /// Something was completed.
+    pub(crate) fn note_completion(&mut self, now: Timestamp) {
+        if self.since == Timestamp::NEVER {
+            self.since = now;
+        }
+    }
 }
 
 /// After a commit without an answer: an old request can land behind one newer commit, not behind two that were

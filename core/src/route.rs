@@ -54,6 +54,10 @@ pub(crate) struct Route<P> {
     pub(crate) touched: Vec<WorkerIndex>,
     /// Runs of a pool that are out.
     pub(crate) runs: u32,
+    /// Calls at once as they are wished for.
+    pub(crate) calls: u32,
+    /// Calls beyond, in place of ones that hang.
+    pub(crate) surplus: u32,
     /// Partitions with lanes that may run, each once, served in turn.
     pub(crate) queue: VecDeque<PartitionSlot>,
     /// When the batch that is filling up has to go.
@@ -64,9 +68,9 @@ pub(crate) struct Route<P> {
 
 impl<P> Route<P> {
     pub(crate) fn new(config: RouteConfig) -> Self {
-        let count = match config.shape {
-            Shape::Pinned { workers } => workers.max(1),
-            Shape::Pool { .. } => 0,
+        let (count, calls) = match config.shape {
+            Shape::Pinned { workers } => (workers.max(1), workers.max(1)),
+            Shape::Pool { concurrency } => (0, concurrency.max(1)),
         };
         Self {
             circuit: config.circuit.map(Circuit::new),
@@ -77,6 +81,8 @@ impl<P> Route<P> {
             favourite: WorkerIndex(0),
             touched: Vec::new(),
             runs: 0,
+            calls,
+            surplus: 0,
             queue: VecDeque::new(),
             batch_due: None,
             batch_waits_for_room: false,
@@ -199,9 +205,10 @@ impl<P> Route<P> {
         }
     }
 
-    /// From now on there are `calls` calls at once. Workers beyond are retired, and come back when there are to be
-    /// more again.
-    pub(crate) fn resize(&mut self, calls: u32) {
+    /// Makes room for the calls that are wished for and those in place of ones that hang. Workers beyond are retired, and
+    /// come back when there are to be more again.
+    pub(crate) fn resize(&mut self) {
+        let calls = self.calls.saturating_add(self.surplus);
         match &mut self.config.shape {
             Shape::Pool { concurrency } => *concurrency = calls,
             Shape::Pinned { workers } => {

@@ -5,11 +5,10 @@ use std::time::Duration;
 use keyway_offsets::{HoleMap, Limits};
 
 use crate::circuit::{Circuit, CircuitState};
-use crate::config::Shape;
 use crate::core::Core;
 use crate::gate::Gate;
-use crate::ids::{PartitionSlot, RouteId};
-use crate::lanes::LaneState;
+use crate::ids::{PartitionSlot, RouteId, Timestamp};
+use crate::lanes::{LaneState, Waiting};
 use crate::partition::Phase;
 
 /// What has happened since the start.
@@ -84,6 +83,8 @@ pub struct PartitionStatus {
     pub map_chars: usize,
     /// Whether something is not committed yet.
     pub dirty: bool,
+    /// When the oldest completion that is not committed came, at the latest; `None` without one.
+    pub uncommitted_since: Option<Timestamp>,
     /// Whether the broker denies commits.
     pub commit_denied: bool,
     /// Lanes that wait for an attempt of an ended assignment to finish.
@@ -128,8 +129,12 @@ pub struct Status {
     pub retries: usize,
     /// Whether nothing at all starts for a while, for the sake of the pace.
     pub paced: bool,
+    /// Records whose next attempt is due and waits for a worker.
+    pub retries_due: usize,
     /// Whether the buffers are full.
     pub full: bool,
+    /// Whether even the reserve beyond them is used up, so that every partition is paused.
+    pub exhausted: bool,
     /// Limits of the metadata as learned.
     pub limits: Limits,
     /// What has happened since the start.
@@ -151,11 +156,15 @@ impl<P, G: Gate<P>> Core<P, G> {
     pub fn status(&self) -> Status {
         let mut stale = vec![0; self.partitions.len()];
         let mut paced = vec![0; self.partitions.len()];
-        let mut retries = 0;
+        let (mut retries, mut retries_due) = (0, 0);
+        let is_retry = |waiting: &Waiting<P>| waiting.task.at.attempt > 1;
         for lane in self.lanes.iter() {
             match lane.state {
                 LaneState::Paced(_) => paced[lane.slot.index()] += 1,
                 LaneState::Due(_) => retries += 1,
+                LaneState::Ready => {
+                    retries_due += usize::from(lane.waiting.front().is_some_and(is_retry));
+                }
                 _ => {}
             }
             let epoch = self.partitions[lane.slot.index()].epoch;
@@ -185,6 +194,8 @@ impl<P, G: Gate<P>> Core<P, G> {
                 lanes_behind_map: partition.behind_map.len(),
                 map_chars: partition.map.chars,
                 dirty: partition.is_dirty(),
+                uncommitted_since: Some(partition.committed.since)
+                    .filter(|since| *since != Timestamp::NEVER),
                 commit_denied: partition.committed.denied,
                 stale_lanes: stale[index],
             })
@@ -197,10 +208,7 @@ impl<P, G: Gate<P>> Core<P, G> {
                 route: RouteId(index as u16),
                 mean_service: route.service.mean(),
                 depth: route.depth(),
-                concurrency: match route.config.shape {
-                    Shape::Pinned { workers } => workers,
-                    Shape::Pool { concurrency } => concurrency,
-                },
+                concurrency: route.calls,
                 circuit: route.circuit.as_ref().map(Circuit::state),
                 leaving: route.leaving().count(),
             })
@@ -213,7 +221,9 @@ impl<P, G: Gate<P>> Core<P, G> {
             running: self.totals.out,
             lanes: self.lanes.len(),
             retries,
+            retries_due,
             paced: self.pacing.member_until.is_some(),
+            exhausted: self.totals.exhausted,
             full: self.is_full(),
             limits: self.commits.limits,
             counters: self.counters,

@@ -147,6 +147,41 @@ fn a_denied_commit_is_latched_and_heals() {
     assert!(world.core.is_all_clean());
 }
 
+/// Without the second half of `is_settled` a revoke of a topic that was deleted waits for as long as it may.
+#[test]
+fn a_commit_that_is_denied_is_tried_once_more_at_the_end_and_not_waited_for() {
+    let mut world = World::new(pinned(1));
+    world.arrive(&[(0, "a")]);
+    world.done(&[0]);
+    world.wait(INTERVAL);
+    world.answer(CommitAnswer::Denied);
+    let slot = PartitionSlot(0);
+    assert!(world.core.is_settled(slot) && !world.core.is_clean(slot));
+    world.with(|core, _| core.revoking(slot));
+    assert!(
+        !world.core.is_settled(slot),
+        "rights may have been given since"
+    );
+    let plans = world.plans.len();
+    world.with(|core, now| core.commit_now(CommitReason::Revoke, Some(&[slot]), now));
+    assert_eq!(world.plans.len(), plans + 1, "at once");
+    assert!(!world.core.is_settled(slot), "under way");
+    world.answer(CommitAnswer::Denied);
+    assert!(world.core.is_settled(slot) && world.core.is_all_settled());
+    assert!(!world.core.is_committed(slot));
+}
+
+#[test]
+fn what_is_clean_can_be_committed_once_more() {
+    let mut world = World::new(pinned(1));
+    world.begin();
+    world.with(|core, now| core.commit_again(now));
+    world.wait(Duration::ZERO);
+    assert_eq!(world.planned(), &map(1, 0, &[]));
+    world.answer(CommitAnswer::Stored);
+    assert!(world.core.is_all_clean());
+}
+
 #[test]
 fn only_the_refused_part_of_a_request_is_sent_again() {
     let mut world = World::with_partitions(pinned(2), 2);
@@ -233,4 +268,32 @@ fn a_window_of_nothing_never_blocks_a_partition_that_is_caught_up() {
     assert!(!world.is_blocked());
     world.arrive(&[(0, "a")]);
     assert_eq!(world.running(), [0]);
+}
+
+#[test]
+fn the_age_of_what_is_not_committed_counts_from_its_oldest_completion() {
+    let mut world = World::new(pinned(1));
+    let since = |world: &World| world.core.status().partitions[0].uncommitted_since;
+    world.begin();
+    assert_eq!(since(&world), None);
+    world.arrive(&[(1, "a"), (2, "b"), (3, "c")]);
+    let first = world.now;
+    world.done(&[1]);
+    world.wait(INTERVAL / 4);
+    world.done(&[2]);
+    assert_eq!(since(&world), Some(first));
+    world.wait(INTERVAL);
+    let planned = world.now;
+    world.wait(INTERVAL / 4);
+    world.done(&[3]);
+    assert_eq!(since(&world), Some(first), "not acknowledged yet");
+    world.answer(CommitAnswer::Stored);
+    assert_eq!(
+        since(&world),
+        Some(planned),
+        "of what came after the snapshot"
+    );
+    world.wait(INTERVAL);
+    world.answer(CommitAnswer::Stored);
+    assert_eq!(since(&world), None);
 }

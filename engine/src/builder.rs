@@ -236,6 +236,16 @@ impl Builder {
         self.change(move |route| route.timeout(limit))
     }
 
+    /// How long a call of the default route may take before it counts as stuck; see [`Route::stuck_after`].
+    pub fn stuck_after(self, time: Duration) -> Self {
+        self.change(move |route| route.stuck_after(time))
+    }
+
+    /// Stuck calls of the default route in whose place others are made; see [`Route::replace_stuck`].
+    pub fn replace_stuck(self, calls: u32) -> Self {
+        self.change(move |route| route.replace_stuck(calls))
+    }
+
     /// What follows a failed attempt in the default route; see [`Route::retry`].
     pub fn retry(self, retry: Retry) -> Self {
         self.change(move |route| route.retry(retry))

@@ -8,13 +8,15 @@ use std::time::{Duration, Instant};
 use keyway_core::{Leases, RouteId};
 
 use crate::context::Member;
+use crate::health::{ALIVE_WITHIN, Health, NotReady, Pulse};
 use crate::kafka::{ClientError, Source, SourceConfig, TopicPartition};
 use crate::limits::Limits;
 use crate::poll::{
-    Committer, Inbound, InboxSender, LoopState, Owned, PollLoop, RestorePolicy, Restorer, Tokens,
-    Which, inbox, panic_text,
+    Committer, Inbound, InboxSender, Looker, LoopState, Owned, PollLoop, RestorePolicy, Restorer,
+    Tokens, Watch, Which, inbox, panic_text,
 };
 use crate::riders::Texts;
+use crate::route::Route;
 use crate::settings::Settings;
 use crate::status::Status;
 use crate::stop::{CommitError, End, Report, StopReason};
@@ -50,6 +52,7 @@ pub struct Engine {
     inbox: InboxSender,
     limits: Limits,
     status: Arc<Mutex<Arc<Status>>>,
+    pulse: Arc<Pulse>,
     end: Arc<End>,
 }
 
@@ -77,6 +80,11 @@ impl Engine {
         let member = Arc::new(Member::new(Arc::clone(&leases)));
         let runtime = tokio::runtime::Handle::try_current().ok();
         let mut pools = Vec::with_capacity(settings.routes.len());
+        let watch = |route: &Route| Watch {
+            stuck_after: route.stuck_after,
+            replace: route.replace_stuck,
+        };
+        let watches = settings.routes.iter().map(watch).collect();
         for (index, route) in settings.routes.iter().enumerate() {
             let context = RouteContext {
                 route: RouteId(index as u16),
@@ -118,6 +126,16 @@ impl Engine {
         .start()
         .map_err(StartError::Threads)?;
 
+        let looks = Looker {
+            group: group.clone(),
+            inbox: sender.clone(),
+        }
+        .start()
+        .map_err(StartError::Threads)?;
+        let named = settings.subscription.iter();
+        let named = named.filter(|topic| !topic.starts_with('^'));
+        let named_topics = named.map(|topic| topic.as_str().into()).collect();
+
         let tokens = settings.token_provider.clone().map(|provider| Tokens {
             provider,
             runtime,
@@ -133,6 +151,7 @@ impl Engine {
             move |change| sender.send(Inbound::Limit(change))
         });
         let status = Arc::new(Mutex::new(Arc::new(Status::default())));
+        let pulse = Arc::new(Pulse::new(member.clock().clone()));
         let poll = PollLoop {
             core,
             source,
@@ -141,15 +160,19 @@ impl Engine {
             member,
             pools,
             rates,
+            watches,
             reports,
             inbox,
             commits,
             restores,
+            looks,
+            named_topics,
             owned,
             tokens,
             observer: settings.observer,
             riders: settings.riders,
             status: Arc::clone(&status),
+            pulse: Arc::clone(&pulse),
             revoke_wait: settings.revoke_wait,
             commit_timeout: settings.commit_timeout,
             record_limit: settings.record_limit,
@@ -161,6 +184,7 @@ impl Engine {
             inbox: sender,
             limits,
             status,
+            pulse,
             end: Arc::clone(&end),
         };
         std::thread::Builder::new()
@@ -179,6 +203,25 @@ impl Engine {
     /// What the engine is doing: a snapshot, at most a quarter of a second old.
     pub fn status(&self) -> Arc<Status> {
         Arc::clone(&self.status.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether it lives and may be counted on, for the probes of a supervisor. From any thread and at any time: it
+    /// waits for nobody, and a poll thread that stands still shows.
+    pub fn health(&self) -> Health {
+        let health = self.status().health.clone();
+        if self.end.has_come() {
+            return Health {
+                alive: false,
+                not_ready: vec![NotReady::Ended],
+                ..health
+            };
+        }
+        let last_turn = self.pulse.last();
+        Health {
+            alive: last_turn <= ALIVE_WITHIN,
+            last_turn,
+            ..health
+        }
     }
 
     /// Asks the engine to take in nothing more, finish what is buffered, commit and leave the group, within

@@ -2,10 +2,14 @@
 //! embedder picks the exporter. Counters are published a few times a second from the core's own counts: no
 //! record pays for them.
 
-use keyway_core::Counters;
-use metrics::{counter, gauge};
+use std::collections::HashMap;
 
-use crate::status::{RouteStatus, Status};
+use keyway_core::Counters;
+use metrics::{Gauge, counter, gauge};
+
+use crate::health::NotReady;
+use crate::kafka::TopicPartition;
+use crate::status::{PAUSE_REASONS, PartitionStatus, RouteStatus, Status};
 
 /// Records received from the log and not complete yet at that time.
 pub const RECORDS_RECEIVED: &str = "keyway_records_received_total";
@@ -63,18 +67,54 @@ pub const BYTES_BUFFERED: &str = "keyway_bytes_buffered";
 pub const RECORDS_RUNNING: &str = "keyway_records_running";
 /// Partitions whose records above the highest complete one wait for the hole map to shrink.
 pub const PARTITIONS_BLOCKED_BY_MAP: &str = "keyway_partitions_blocked_by_map";
+/// Partitions of which nothing is fetched, or nothing above the highest complete offset starts. Label `reason`: user,
+/// partition_buffer, total_buffer, map; one partition may have several.
+pub const PARTITIONS_PAUSED: &str = "keyway_partitions_paused";
+/// Offsets of a partition's log that are not complete, as far as the last fetch knows its end. Labels `topic` and
+/// `partition`.
+pub const LAG: &str = "keyway_lag_offsets";
+/// The same, of all assigned partitions together.
+pub const LAG_TOTAL: &str = "keyway_lag_total_offsets";
+/// For how long the oldest completion has waited for its commit, in seconds; 0 when all is committed.
+pub const COMMIT_AGE: &str = "keyway_commit_age_seconds";
+/// For how long the oldest call of a handler has been running, in seconds; 0 without one.
+pub const OLDEST_RUNNING: &str = "keyway_oldest_running_seconds";
+/// For how long assigned partitions have waited for what the group had committed, in seconds; 0 when none waits.
+pub const RESTORING: &str = "keyway_restoring_seconds";
+/// Records that wait for another attempt, those on hold included.
+pub const RETRIES_WAITING: &str = "keyway_retries_waiting";
+/// Records whose next attempt is due and waits for a free call.
+pub const RETRIES_DUE: &str = "keyway_retries_due";
+/// Calls of handlers that do not return.
+pub const CALLS_STUCK: &str = "keyway_calls_stuck";
+/// Of these, calls in whose place another may be made.
+pub const CALLS_REPLACED: &str = "keyway_calls_replaced";
+/// Whether the member is ready: 1, or 0.
+pub const READY: &str = "keyway_ready";
+/// Why it is not: 1 for each reason that holds, else 0. Label `reason`:
+/// [`NotReady::name`](crate::NotReady::name).
+pub const NOT_READY: &str = "keyway_not_ready";
 /// Partitions assigned.
 pub const PARTITIONS_ASSIGNED: &str = "keyway_partitions_assigned";
 
 /// Publishes what has changed since the last time.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Published {
     last: Counters,
+    /// Held, so that a partition's series is looked up once.
+    lags: HashMap<TopicPartition, Gauge>,
 }
 
 impl Published {
-    pub(crate) fn publish(&mut self, status: &Status, now: Counters) {
-        let last = std::mem::replace(&mut self.last, now);
+    pub(crate) fn publish(&mut self, status: &Status, now: &Counters) {
+        self.counters(now);
+        self.lags(status);
+        loads(status);
+        states(status);
+    }
+
+    fn counters(&mut self, now: &Counters) {
+        let last = std::mem::replace(&mut self.last, *now);
         for (name, now, last) in [
             (RECORDS_RECEIVED, now.received, last.received),
             (RECORDS_COMPLETED, now.completed, last.completed),
@@ -96,23 +136,86 @@ impl Published {
                 counter!(name).increment(now - last);
             }
         }
-        let blocked = status
+    }
+
+    fn lags(&mut self, status: &Status) {
+        gauge!(LAG_TOTAL).set(status.lag() as f64);
+        let lags = &mut self.lags;
+        for (partition, lag) in status
             .partitions
             .iter()
-            .filter(|partition| partition.blocked_by_map)
-            .count();
-        let held = |route: &&RouteStatus| route.circuit.is_some_and(|circuit| circuit.holds());
-        let held = status.routes.iter().filter(held).count();
-        let parts = status.partitions.iter();
-        let paced = parts.clone().filter(|part| part.paced).count();
-        let lanes: usize = parts.map(|part| part.lanes_paced).sum();
-        gauge!(ROUTES_HELD).set(held as f64);
-        gauge!(PARTITIONS_PACED).set(paced as f64);
-        gauge!(LANES_PACED).set(lanes as f64);
-        gauge!(RECORDS_BUFFERED).set(status.buffered as f64);
-        gauge!(BYTES_BUFFERED).set(status.buffered_bytes as f64);
-        gauge!(RECORDS_RUNNING).set(status.running as f64);
-        gauge!(PARTITIONS_ASSIGNED).set(status.partitions.len() as f64);
-        gauge!(PARTITIONS_BLOCKED_BY_MAP).set(blocked as f64);
+            .filter_map(|part| Some((&part.partition, part.lag()?)))
+        {
+            if !lags.contains_key(partition) {
+                let topic = partition.topic.to_string();
+                let number = partition.partition.to_string();
+                let series = gauge!(LAG, "topic" => topic, "partition" => number);
+                lags.insert(partition.clone(), series);
+            }
+            lags[partition].set(lag as f64);
+        }
+        if lags.len() > status.partitions.len() {
+            let is_left = |partition: &TopicPartition| {
+                !status
+                    .partitions
+                    .iter()
+                    .any(|part| part.partition == *partition)
+            };
+            // Whoever has it now tells of it.
+            lags.retain(|partition, series| {
+                let left = is_left(partition);
+                if left {
+                    series.set(0.0);
+                }
+                !left
+            });
+        }
+    }
+}
+
+/// How much there is of everything.
+fn loads(status: &Status) {
+    let parts = status.partitions.iter();
+    let blocked = parts.clone().filter(|part| part.blocked_by_map);
+    let paced = parts.clone().filter(|part| part.paced);
+    let held = |route: &&RouteStatus| route.circuit.is_some_and(|circuit| circuit.holds());
+    for (name, value) in [
+        (RECORDS_BUFFERED, status.buffered),
+        (BYTES_BUFFERED, status.buffered_bytes),
+        (RECORDS_RUNNING, status.running),
+        (PARTITIONS_ASSIGNED, status.partitions.len()),
+        (PARTITIONS_BLOCKED_BY_MAP, blocked.count()),
+        (PARTITIONS_PACED, paced.count()),
+        (LANES_PACED, parts.map(|part| part.lanes_paced).sum()),
+        (ROUTES_HELD, status.routes.iter().filter(held).count()),
+        (RETRIES_WAITING, status.retries),
+        (RETRIES_DUE, status.retries_due),
+        (CALLS_STUCK, status.stuck),
+        (CALLS_REPLACED, status.replaced),
+    ] {
+        gauge!(name).set(value as f64);
+    }
+    for (name, value) in [
+        (COMMIT_AGE, status.commit_age()),
+        (OLDEST_RUNNING, status.oldest_running),
+        (RESTORING, status.restoring_for),
+    ] {
+        gauge!(name).set(value.unwrap_or_default().as_secs_f64());
+    }
+}
+
+/// What holds, as 1 or 0.
+fn states(status: &Status) {
+    let flag = |holds: bool| f64::from(u8::from(holds));
+    gauge!(READY).set(flag(status.health.is_ready()));
+    for name in NotReady::NAMES {
+        let holds = status.health.not_ready.iter().any(|why| why.name() == name);
+        gauge!(NOT_READY, "reason" => name).set(flag(holds));
+    }
+    for reason in PAUSE_REASONS {
+        let is_paused =
+            |part: &&PartitionStatus| part.pauses(status.reserve_used_up).any(|why| why == reason);
+        let paused = status.partitions.iter().filter(is_paused).count();
+        gauge!(PARTITIONS_PAUSED, "reason" => reason).set(paused as f64);
     }
 }

@@ -42,7 +42,17 @@ pub struct Route {
     pub(crate) timeout: Option<Duration>,
     pub(crate) circuit: Option<Circuit>,
     pub(crate) rates: TopicRates,
+    pub(crate) stuck_after: Duration,
+    pub(crate) replace_stuck: u32,
 }
+
+/// How long a call may take before it counts as stuck, unless the route says otherwise: longer than the timeouts that
+/// sensible handlers have of their own, and as long as Kafka's clients give a consumer between two polls.
+const DEFAULT_STUCK_AFTER: Duration = Duration::from_secs(300);
+
+/// Stuck calls whose place is taken by others, unless the route says otherwise: with the default concurrency a route
+/// keeps all of its capacity until as many calls hang, and a thread that hangs costs little but its stack.
+const DEFAULT_REPLACE_STUCK: u32 = 16;
 
 impl Route {
     fn new(handler: Handler) -> Self {
@@ -59,6 +69,8 @@ impl Route {
             timeout: None,
             circuit: None,
             rates: TopicRates::default(),
+            stuck_after: DEFAULT_STUCK_AFTER,
+            replace_stuck: DEFAULT_REPLACE_STUCK,
         }
     }
 
@@ -197,6 +209,23 @@ impl Route {
         self
     }
 
+    /// How long a call may take before it counts as stuck: [`Health`](crate::Health) names its record, and another call
+    /// may be made in its place. The call itself goes on, and its record runs nowhere else in this member. Default:
+    /// 5 min.
+    pub fn stuck_after(mut self, time: Duration) -> Self {
+        self.stuck_after = time;
+        self
+    }
+
+    /// In place of so many stuck calls others are made, beyond [`Route::concurrency`], until they return: a thread more
+    /// for each, or a place more for async handlers. Past that a stuck call costs its place, which
+    /// [`Health::unreplaced`](crate::Health::unreplaced) counts. Default: 16. [`Route::cpu_handler`] has none: what
+    /// computes for ever takes its core with it.
+    pub fn replace_stuck(mut self, calls: u32) -> Self {
+        self.replace_stuck = calls;
+        self
+    }
+
     /// The same delay before each further attempt, without a limit: [`Retry::every`].
     pub fn retry_delay(self, delay: Duration) -> Self {
         self.retry(Retry::every(delay))
@@ -239,6 +268,8 @@ impl fmt::Debug for Route {
             .field("timeout", &self.timeout)
             .field("circuit", &self.circuit)
             .field("rates", &self.rates)
+            .field("stuck_after", &self.stuck_after)
+            .field("replace_stuck", &self.replace_stuck)
             .finish()
     }
 }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use crate::circuit::CircuitStatus;
-use crate::kafka::{ClientError, TopicPartition};
+use crate::health::Health;
+use crate::kafka::TopicPartition;
 
 /// The engine at one moment, at most a quarter of a second ago.
 #[derive(Clone, Debug, Default)]
@@ -15,12 +16,16 @@ pub struct Status {
     pub routes: Vec<RouteStatus>,
     /// Partitions that are assigned and wait for what the group had committed.
     pub restoring: Vec<TopicPartition>,
+    /// For how long the first of them has been waited for.
+    pub restoring_for: Option<Duration>,
     /// Whether the engine is about to stop.
     pub stopping: bool,
     /// Whether nothing starts for a moment because of [`Builder::rate`](crate::Builder::rate).
     pub paced: bool,
     /// Whether the buffers are full, so that nothing more is fetched.
     pub full: bool,
+    /// Whether even the reserve beyond the buffers is used up, so that every partition is paused.
+    pub reserve_used_up: bool,
     /// Records in the engine.
     pub buffered: usize,
     /// Their bytes, as the buffers count them.
@@ -31,6 +36,14 @@ pub struct Status {
     pub lanes: usize,
     /// Keys whose next record waits for another attempt.
     pub retries: usize,
+    /// Records whose next attempt is due and waits for a free call.
+    pub retries_due: usize,
+    /// Calls that have lasted longer than [`Route::stuck_after`](crate::Route::stuck_after).
+    pub stuck: usize,
+    /// Of these, calls in whose place another may be made.
+    pub replaced: usize,
+    /// For how long the oldest call has been running.
+    pub oldest_running: Option<Duration>,
     /// Records completed since the start.
     pub completed: u64,
     /// Attempts that failed since the start.
@@ -42,8 +55,9 @@ pub struct Status {
     /// For how long nothing has been received, at a worker, or waiting for an attempt; `None` before the
     /// first assignment, and while there is something.
     pub idle_for: Option<Duration>,
-    /// An error of the client that lasts until somebody changes something; cleared when it heals.
-    pub denied: Option<ClientError>,
+    /// What a probe is told, as of this moment; see [`Engine::health`](crate::Engine::health) for one that knows
+    /// when the poll thread stands still.
+    pub health: Health,
 }
 
 /// One route.
@@ -60,6 +74,9 @@ pub struct RouteStatus {
     pub leaving: usize,
 }
 
+/// What may hold a partition: labels of the metric `keyway_partitions_paused`.
+pub(crate) const PAUSE_REASONS: [&str; 4] = ["user", "partition_buffer", "total_buffer", "map"];
+
 /// One assigned partition.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -72,6 +89,11 @@ pub struct PartitionStatus {
     pub highest_complete: i64,
     /// Incomplete offsets between the two.
     pub holes: u64,
+    /// One past the last offset of the log, as the last fetch said: while nothing is fetched it stands still. `None`
+    /// before the first fetch.
+    pub log_end: Option<i64>,
+    /// Whether the topic's id is known, so that a new life of the topic is noticed. Older brokers do not tell it.
+    pub identified: bool,
     /// Records received and not complete.
     pub buffered: usize,
     /// Records at workers.
@@ -97,8 +119,56 @@ pub struct PartitionStatus {
     pub map_chars: usize,
     /// Whether something complete is not committed yet.
     pub uncommitted: bool,
+    /// For how long the oldest completion has waited for its commit.
+    pub uncommitted_for: Option<Duration>,
     /// Whether the broker denies commits.
     pub commit_denied: bool,
     /// Lanes that wait for an attempt of an ended assignment to finish.
     pub stale_lanes: usize,
+}
+
+impl PartitionStatus {
+    /// Offsets of the log that are not complete: those above the highest complete one, and the holes below it. Offsets
+    /// without a record (markers, compaction) count until the reading has passed them. `None` before the first fetch.
+    pub fn lag(&self) -> Option<u64> {
+        let above = self
+            .log_end?
+            .saturating_sub(self.highest_complete.saturating_add(1));
+        Some(u64::try_from(above).unwrap_or(0) + self.holes)
+    }
+
+    /// Why nothing of it is fetched, or nothing above its highest complete offset starts: of [`PAUSE_REASONS`].
+    pub(crate) fn pauses(&self, reserve_used_up: bool) -> impl Iterator<Item = &'static str> {
+        let [user, partition_buffer, total_buffer, map] = PAUSE_REASONS;
+        let by_buffers = match reserve_used_up {
+            true => total_buffer,
+            false => partition_buffer,
+        };
+        [
+            (self.paused_by_user, user),
+            (self.paused, by_buffers),
+            (self.blocked_by_map, map),
+        ]
+        .into_iter()
+        .filter_map(|(holds, reason)| holds.then_some(reason))
+    }
+}
+
+impl Status {
+    /// The [`PartitionStatus::lag`] of all partitions together, those without one left out.
+    pub fn lag(&self) -> u64 {
+        self.partitions
+            .iter()
+            .filter_map(PartitionStatus::lag)
+            .sum()
+    }
+
+    /// For how long the oldest completion of all partitions has waited for its commit.
+    pub fn commit_age(&self) -> Option<Duration> {
+        let ages = self
+            .partitions
+            .iter()
+            .filter_map(|part| part.uncommitted_for);
+        ages.max()
+    }
 }

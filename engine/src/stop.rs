@@ -135,6 +135,10 @@ impl End {
         self.waiting.notify_waiters();
     }
 
+    pub(crate) fn has_come(&self) -> bool {
+        self.lock().is_some()
+    }
+
     pub(crate) fn get(&self) -> Option<Result<Report, StopReason>> {
         self.lock().clone()
     }

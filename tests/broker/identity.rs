@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use keyway::Record;
+use keyway::{ClientError, NotReady, Record, Report, StopReason};
 use keyway_tests::event_log::Kind;
-use keyway_tests::world::{CLEAN, Member, Protocol, World};
+use keyway_tests::wait;
+use keyway_tests::world::{CLEAN, Member, PATIENCE, Protocol, World};
 
 #[test]
 fn a_static_member_that_restarts_takes_its_partitions_back_and_nobody_else_notices() {
@@ -115,4 +116,96 @@ fn a_static_member_has_no_fence() {
     world.until_finished(5);
     member.end();
     assert_eq!(*fences.lock().expect("lock"), [false; 5]);
+}
+
+fn start_static(world: &World<'_>, protocol: Protocol, name: &str) -> Member {
+    let member = world.member(name).protocol(protocol);
+    member.property("group.instance.id", "i").start()
+}
+
+/// Waits until the member is ready, or has ended because somebody else has its identity.
+#[track_caller]
+fn ready_or_refused(member: &Member) -> Result<(), StopReason> {
+    wait::until("readiness, or an end", PATIENCE, || match member.ended() {
+        Some(end) => Some(Err(refusal(end))),
+        None => member.health().is_ready().then_some(Ok(())),
+    })
+}
+
+/// The reason of an end, which has to be that the client can't go on.
+#[track_caller]
+fn refusal(end: Result<Report, StopReason>) -> StopReason {
+    match end {
+        Err(reason @ StopReason::Client(ClientError::Fatal { .. })) => reason,
+        end => panic!("{end:?}"),
+    }
+}
+
+/// Under the consumer protocol the coordinator keeps the identity of one that has not left until its session is over, and
+/// librdkafka calls that fatal: a supervisor starts it again until it is taken.
+#[test]
+fn a_static_identity_that_was_killed_comes_back_or_stops_with_its_reason_and_is_not_ready_meanwhile()
+ {
+    for protocol in [Protocol::Range, Protocol::Consumer] {
+        let world = World::new(2);
+        world.fill(20, 4);
+        let first = start_static(&world, protocol, "first");
+        world.until_finished(20);
+        ready_or_refused(&first).expect("the first has the identity");
+        first.kill();
+        world.fill(20, 4);
+        let mut refused = 0;
+        let back = loop {
+            let member = start_static(&world, protocol, &format!("after {refused}"));
+            assert!(!member.health().is_ready(), "before the group has taken it");
+            match ready_or_refused(&member) {
+                Ok(()) => break member,
+                Err(reason) => {
+                    let health = member.health();
+                    assert_eq!(
+                        (health.alive, health.not_ready),
+                        (false, vec![NotReady::Ended]),
+                        "{reason}"
+                    );
+                    refused += 1;
+                }
+            }
+        };
+        assert_eq!(refused > 0, protocol == Protocol::Consumer, "{protocol:?}");
+        back.until_assigned(2);
+        world.until_finished(40);
+        back.end();
+        world.judge(&CLEAN);
+    }
+}
+
+#[test]
+fn of_two_with_one_static_identity_one_stops_with_the_reason_and_the_other_goes_on() {
+    for protocol in [Protocol::Range, Protocol::Consumer] {
+        let world = World::new(2);
+        world.fill(20, 4);
+        let first = start_static(&world, protocol, "first");
+        world.until_finished(20);
+        let second = start_static(&world, protocol, "second");
+        let end = wait::until("the end of one of them", PATIENCE, || {
+            first.ended().or_else(|| second.ended())
+        });
+        refusal(end);
+        let goes_on = match first.ended() {
+            Some(_) => second,
+            None => first,
+        };
+        world.fill(20, 4);
+        world.until_finished(40);
+        ready_or_refused(&goes_on).expect("the other has the identity");
+        goes_on.end();
+        assert_eq!(
+            world
+                .committed_holes()
+                .iter()
+                .map(|part| part.0)
+                .sum::<i64>(),
+            40
+        );
+    }
 }

@@ -14,6 +14,7 @@ mod limit;
 mod logs;
 mod members;
 mod riders;
+mod rights;
 mod start;
 mod stranger;
 mod topics;

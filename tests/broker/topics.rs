@@ -1,11 +1,14 @@
 //! Topics: they grow, appear, have routes of their own; and keys that are none.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
-use keyway::{Record, Route};
+use keyway::{NotReady, Record, Route, Status};
 use keyway_tests::cluster;
 use keyway_tests::event_log::Kind;
-use keyway_tests::world::{CLEAN, Protocol, World};
+use keyway_tests::wait;
+use keyway_tests::world::{CLEAN, PATIENCE, Protocol, World};
 
 #[test]
 fn partitions_added_while_it_runs_are_picked_up() {
@@ -52,7 +55,7 @@ fn a_topic_that_a_pattern_matches_is_picked_up_when_it_appears() {
     }
     world.until_finished(20);
     member.end();
-    let topics: std::collections::BTreeSet<_> = world.seen(|seen| {
+    let topics: BTreeSet<_> = world.seen(|seen| {
         seen.events()
             .iter()
             .map(|event| event.topic.clone())
@@ -167,4 +170,159 @@ fn a_null_value_is_not_the_empty_value() {
         *seen.lock().expect("lock"),
         [None, Some(Vec::new()), Some(b"v".to_vec())]
     );
+}
+
+/// Between two lives of a topic, and for as long as each of them lasts.
+const LIFE: Duration = Duration::from_secs(2);
+
+/// The longest time in which neither of the topics that stay has a commit: a rebalance for the topic that comes or goes,
+/// on a machine with much else to do.
+const WITHOUT_A_COMMIT: Duration = Duration::from_secs(8);
+
+#[test]
+fn a_topic_that_comes_and_goes_holds_up_no_other() {
+    for protocol in [Protocol::Range, Protocol::Consumer] {
+        let world = World::new(2);
+        let [other, fickle] = ["other", "fickle"].map(|name| world.cluster.unique(name));
+        for topic in [&other, &fickle] {
+            world.cluster.create_topic(topic, 2, &[]);
+        }
+        // Something of it is under way when it goes, whose commit nobody takes.
+        world.work(Duration::from_millis(100));
+        let member = world
+            .member("m")
+            .protocol(protocol)
+            .topics(&[&world.topic, &other, &fickle])
+            .property("topic.metadata.refresh.interval.ms", "500")
+            .start();
+        member.until_assigned(6);
+        let began = Instant::now();
+        let (mut last, mut longest) = ([(0, began); 2], Duration::ZERO);
+        let mut exists = true;
+        let mut changes = 0;
+        while changes < 6 {
+            for topic in [&world.topic, &other] {
+                let record = |n: i32| (Some(n % 2), Some(format!("key-{n}")), "value");
+                world.cluster.produce(topic, (0..4).map(record));
+            }
+            for (last, topic) in last.iter_mut().zip([&world.topic, &other]) {
+                let committed = world.cluster.committed(&world.group, topic);
+                let sum = committed.iter().map(|part| part.offset).sum::<i64>();
+                if sum > last.0 {
+                    longest = longest.max(last.1.elapsed());
+                    *last = (sum, Instant::now());
+                } else {
+                    longest = longest.max(last.1.elapsed());
+                }
+            }
+            if began.elapsed() >= LIFE * (changes + 1) {
+                if exists {
+                    let record = |_| (Some(0), Some("key"), "value");
+                    world.cluster.produce(&fickle, (0..20).map(record));
+                    world.cluster.delete_topic(&fickle);
+                } else {
+                    world.cluster.create_topic(&fickle, 2, &[]);
+                }
+                exists = !exists;
+                changes += 1;
+            }
+        }
+        assert!(
+            longest < WITHOUT_A_COMMIT,
+            "{protocol:?}: {longest:?} without a commit; {:#?}",
+            member.status()
+        );
+        drop(member);
+    }
+}
+
+/// A topic with 20 records, read and committed, is made anew with `records` others once the member knows that the old one
+/// is gone.
+fn made_anew(protocol: Protocol, records: usize) {
+    let world = World::new(1);
+    let values: Arc<Mutex<Vec<String>>> = Arc::default();
+    let seen = Arc::clone(&values);
+    let member = world
+        .member("m")
+        .protocol(protocol)
+        .property("topic.metadata.refresh.interval.ms", "500")
+        .with(move |builder| {
+            builder.handler(move |record: &Record| {
+                let value = String::from_utf8_lossy(record.value().unwrap_or_default());
+                seen.lock().expect("lock").push(value.into_owned());
+            })
+        })
+        .start();
+    let fill = |life: &str, records: usize| {
+        let record = |n: usize| (Some(0), Some("key"), format!("{life}-{n}"));
+        world
+            .cluster
+            .produce(&world.topic, (0..records).map(record));
+    };
+    fill("old", 20);
+    member.until_completed(20);
+    member.until("all committed, and the topic's id", |status| {
+        let settled = |part: &keyway::PartitionStatus| !part.uncommitted && part.identified;
+        status.partitions.iter().all(settled)
+    });
+    world.cluster.delete_topic(&world.topic);
+    member.until("the loss of the topic", |status| !status.health.is_ready());
+    world.cluster.create_topic(&world.topic, 1, &[]);
+    fill("new", records);
+    let of_new = || {
+        let values = values.lock().expect("lock");
+        let new = values.iter().filter(|value| value.starts_with("new"));
+        new.cloned().collect::<Vec<_>>()
+    };
+    let made: BTreeSet<_> = (0..records).map(|n| format!("new-{n}")).collect();
+    let is_all = || of_new().into_iter().collect::<BTreeSet<_>>() == made;
+    let all = wait::try_until(PATIENCE, || is_all().then_some(()));
+    assert!(
+        all.is_some(),
+        "{protocol:?}: {:?} {:?}\n{}",
+        of_new(),
+        member.status(),
+        world.seen(|seen| seen.to_string())
+    );
+    assert_eq!(of_new().len(), records, "{protocol:?}: once");
+    member.until("readiness", |status| status.health.is_ready());
+    member.end();
+    assert_eq!(world.committed_holes(), [(records as i64, 0)]);
+}
+
+#[test]
+fn a_topic_that_is_made_anew_is_read_from_its_beginning() {
+    for protocol in [Protocol::Range, Protocol::Cooperative, Protocol::Consumer] {
+        made_anew(protocol, 10);
+    }
+}
+
+#[test]
+fn a_topic_that_does_not_exist_shows_until_it_is_made() {
+    for protocol in [Protocol::Range, Protocol::Consumer] {
+        let world = World::new(1);
+        let later = world.cluster.unique("later");
+        world.fill(10, 5);
+        let member = world
+            .member("m")
+            .protocol(protocol)
+            .topics(&[&world.topic, &later])
+            .start();
+        world.until_finished(10);
+        let shows = |status: &Status| {
+            let names_it = |why: &NotReady| {
+                matches!(why, NotReady::Denied { error, .. }
+                if error.to_string().contains(&later))
+            };
+            status.health.not_ready.iter().any(names_it)
+        };
+        member.until("the missing topic", shows);
+        world.cluster.create_topic(&later, 1, &[]);
+        world
+            .cluster
+            .produce(&later, [(Some(0), Some("key"), "value")]);
+        world.until_finished(11);
+        member.until("readiness", |status| status.health.is_ready());
+        member.end();
+    }
 }

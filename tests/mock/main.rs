@@ -12,6 +12,7 @@ mod configuration;
 mod embedding;
 mod ends;
 mod handlers;
+mod health;
 mod idle;
 mod limits;
 mod ordering;

@@ -13,9 +13,10 @@ use tracing_subscriber::fmt::MakeWriter;
 
 static SAMPLES: OnceLock<Mutex<HashMap<String, Vec<f64>>>> = OnceLock::new();
 static COUNTERS: OnceLock<Mutex<HashMap<String, Arc<AtomicU64>>>> = OnceLock::new();
+static GAUGES: OnceLock<Mutex<HashMap<String, Arc<AtomicU64>>>> = OnceLock::new();
 static LINES: Mutex<Vec<u8>> = Mutex::new(Vec::new());
 
-/// Keeps counters, histograms, warnings and what is told at start from now on. Called by a test before its first
+/// Keeps counters, gauges, histograms, warnings and what is told at start from now on. Called by a test before its first
 /// engine.
 ///
 /// # Panics
@@ -44,6 +45,16 @@ pub fn counted(name: &str, label: &str) -> u64 {
     counters
         .get(&series)
         .map_or(0, |counter| counter.load(Ordering::Relaxed))
+}
+
+/// What a gauge shows, of the series with these label values in their order.
+///
+/// # Panics
+/// When a test panicked within this module.
+pub fn gauge(name: &str, labels: &str) -> Option<f64> {
+    let gauges = GAUGES.get_or_init(Mutex::default).lock().expect("lock");
+    let shown = gauges.get(&format!("{name} {labels}"))?;
+    Some(f64::from_bits(shown.load(Ordering::Relaxed)))
 }
 
 /// What was recorded into a histogram.
@@ -75,19 +86,23 @@ impl Recorder for Kept {
     fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
 
     fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
-        let labels: Vec<&str> = key.labels().map(metrics::Label::value).collect();
-        let series = format!("{} {}", key.name(), labels.join(","));
         let mut counters = COUNTERS.get_or_init(Mutex::default).lock().expect("lock");
-        Counter::from_arc(Arc::clone(counters.entry(series).or_default()))
+        Counter::from_arc(Arc::clone(counters.entry(series(key)).or_default()))
     }
 
-    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
-        Gauge::noop()
+    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+        let mut gauges = GAUGES.get_or_init(Mutex::default).lock().expect("lock");
+        Gauge::from_arc(Arc::clone(gauges.entry(series(key)).or_default()))
     }
 
     fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
         Histogram::from_arc(Arc::new(Samples(key.name().to_owned())))
     }
+}
+
+fn series(key: &Key) -> String {
+    let labels: Vec<&str> = key.labels().map(metrics::Label::value).collect();
+    format!("{} {}", key.name(), labels.join(","))
 }
 
 struct Samples(String);

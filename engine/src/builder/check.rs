@@ -166,6 +166,12 @@ impl Builder {
                 circuit.check()?;
             }
             route.retry.check()?;
+            in_range(
+                "stuck_after",
+                route.stuck_after.as_millis(),
+                route.stuck_after >= Duration::from_millis(100),
+                "at least 100 ms, since calls are looked at four times a second",
+            )?;
             if let Some(limit) = route.timeout {
                 in_range(
                     "timeout",

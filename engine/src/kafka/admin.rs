@@ -11,7 +11,7 @@ use rdkafka_sys::rd_kafka_resp_err_t as Rd;
 use super::TopicPartition;
 use super::close::{self, Farewell};
 use super::config::{Prefetch, prepare};
-use super::errors::ClientError;
+use super::errors::{ALL_BROKERS_DOWN, ClientError};
 use super::group::{CommitOffset, Committed, GroupClient, PerPartition, Shared};
 use super::native::{Batch, Client, Description, OffsetSpec, PartitionList, Stashed};
 use super::rebalance::Rebalance;
@@ -27,9 +27,6 @@ const OF_MEMBERS: &[&str] = &[
 ];
 
 const NOT_FOUND: i32 = Rd::RD_KAFKA_RESP_ERR_GROUP_ID_NOT_FOUND as i32;
-
-/// "All brokers are down" follows from other errors, which say why.
-const ALL_DOWN: i32 = Rd::RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN as i32;
 
 /// A client beside a group.
 pub(crate) struct Outsider {
@@ -177,7 +174,8 @@ impl Outsider {
             &mut failures,
         );
         let text = |stashed| match stashed {
-            Stashed::Error { code, text } if code != ALL_DOWN => Some(text),
+            // That all brokers are down follows from other errors, which say why.
+            Stashed::Error { code, text } if code != ALL_BROKERS_DOWN => Some(text),
             _ => None,
         };
         let stashed = self.client().stashed();

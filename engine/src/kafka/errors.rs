@@ -132,11 +132,19 @@ impl ClientError {
         }
     }
 
+    /// True when there is no broker left to talk to. librdkafka says so once, and goes on trying.
+    pub(crate) fn is_all_brokers_down(&self) -> bool {
+        self.code()
+            .is_some_and(|code| code.number == ALL_BROKERS_DOWN)
+    }
+
     /// True for what passes by itself.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Transient { .. })
     }
 }
+
+pub(super) const ALL_BROKERS_DOWN: i32 = Rd::RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN as i32;
 
 fn denied(number: i32, topic: Option<&str>) -> Option<DeniedWhat> {
     let topic = || topic.unwrap_or_default().to_owned();
@@ -200,7 +208,7 @@ pub(crate) enum CommitCode {
     Lost(ErrorCode),
     /// The broker's limit for metadata is lower than the text.
     TooLarge(ErrorCode),
-    /// No right to the group or the topic.
+    /// No right to the group or the topic, or the topic does not exist (any more, or not yet for this coordinator).
     Denied(DeniedWhat, ErrorCode),
     /// Anything else. The partition stays dirty; it is repeated with the next plan.
     Other(ErrorCode),
@@ -240,11 +248,7 @@ impl CommitCode {
         } else if is(&[Rd::RD_KAFKA_RESP_ERR_OFFSET_METADATA_TOO_LARGE]) {
             Self::TooLarge(code)
         } else if let Some(what) = denied(number, Some(topic)) {
-            match what {
-                // A topic that is being deleted, or whose metadata the coordinator has not yet.
-                DeniedWhat::MissingTopic(_) => Self::Other(code),
-                what => Self::Denied(what, code),
-            }
+            Self::Denied(what, code)
         } else {
             Self::Other(code)
         }
@@ -256,7 +260,9 @@ impl CommitCode {
         number != 0
             && matches!(
                 Self::of(number, ""),
-                Self::TooLarge(_) | Self::Other(_) | Self::Denied(DeniedWhat::Topic(_), _)
+                Self::TooLarge(_)
+                    | Self::Other(_)
+                    | Self::Denied(DeniedWhat::Topic(_) | DeniedWhat::MissingTopic(_), _)
             )
     }
 

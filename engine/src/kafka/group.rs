@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use super::close::Closing;
 use super::errors::{ClientError, CommitCode, ErrorCode};
 use super::native::{Call, Client, Element, Failure, HandOver, OffsetSpec, PartitionList};
-use super::{OauthToken, TopicPartition};
+use super::{OauthToken, TopicId, TopicIdentity, TopicPartition};
 
 /// What the source, its group clients and its closer share.
 pub(super) struct Shared {
@@ -453,6 +453,37 @@ impl GroupClient {
             })
             .map_err(ClientError::of)?;
         Ok(spread(partitions, answers))
+    }
+
+    /// The names of all topics that this client may see, from any broker.
+    ///
+    /// # Errors
+    /// When no broker answers in time.
+    pub(crate) fn topics(&self, timeout: Duration) -> Result<Vec<String>, ClientError> {
+        let (client, _call) = self.enter()?;
+        let topics = client.topics(timeout).map_err(ClientError::of)?;
+        Ok(topics.into_iter().map(|(topic, _)| topic).collect())
+    }
+
+    /// The id of each of these topics. Older brokers, and the mock, do not answer.
+    ///
+    /// # Errors
+    /// As a whole when there is no answer in time; of a topic that does not exist or may not be seen.
+    pub(crate) fn topic_ids(
+        &self,
+        topics: &[Arc<str>],
+        timeout: Duration,
+    ) -> Result<Vec<TopicIdentity>, ClientError> {
+        let (client, _call) = self.enter()?;
+        let names: Vec<&str> = topics.iter().map(|topic| &**topic).collect();
+        let ids = client.topic_ids(&names, timeout).map_err(ClientError::of)?;
+        let typed = |(topic, id): (String, Result<(i64, i64), Failure>)| {
+            let id = id
+                .map(|(most, least)| TopicId(most, least))
+                .map_err(|failure| ClientError::about(failure, Some(&topic)));
+            (topic, id)
+        };
+        Ok(ids.into_iter().map(typed).collect())
     }
 
     /// This member; `None` while it is not in the group.

@@ -66,6 +66,13 @@ pub(crate) use record::{PartitionToken, RecordParts, Timestamp};
 pub(crate) use source::{Source, SourceConfig, SourceEvent, Start};
 pub use token::OauthToken;
 
+/// What tells one life of a topic from another under the same name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct TopicId(pub(crate) i64, pub(crate) i64);
+
+/// A topic's name with its id, or why that is not known.
+pub(crate) type TopicIdentity = (String, Result<TopicId, ClientError>);
+
 /// A partition of a topic, by the topic's name.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TopicPartition {

@@ -149,6 +149,12 @@ impl Positions {
             .collect()
     }
 
+    /// These partitions with their positions, those of them that are assigned.
+    pub(super) fn of(&self, partitions: &[TopicPartition]) -> Vec<Start> {
+        let indices = partitions.iter().filter_map(|tp| self.partitions.get(tp));
+        indices.map(|&index| self.slots[index].start()).collect()
+    }
+
     /// Every partition with its position.
     pub(super) fn all(&self) -> Vec<Start> {
         self.partitions

@@ -73,6 +73,11 @@ pub(crate) enum SourceEvent {
         offset: i64,
         error: ClientError,
     },
+    /// Something is wrong with one partition; as [`SourceEvent::Error`].
+    PartitionError {
+        tp: TopicPartition,
+        error: ClientError,
+    },
     /// Give a token to [`GroupClient::set_token`].
     TokenRefresh,
     /// Something else; what it means is in its type. Fatal ones end the source's use.
@@ -114,6 +119,8 @@ pub(crate) struct Source {
     fetched: FetchedBytes,
     farewell: Farewell,
     close_bound: Duration,
+    /// By the last rebalance.
+    eager: bool,
 }
 
 impl Source {
@@ -137,6 +144,7 @@ impl Source {
             fetched: FetchedBytes::default(),
             farewell: Farewell::Leave,
             close_bound: config.close_bound,
+            eager: true,
         };
         // From here on a failure drops the source, which frees the client.
         source
@@ -199,7 +207,8 @@ impl Source {
     /// When librdkafka refuses, as after a fatal error.
     pub(crate) fn assign(&mut self, starts: &[Start]) -> Result<(), ClientError> {
         let protocol = self.rebalance.assign(&self.shared, starts)?;
-        if protocol != Protocol::Cooperative {
+        self.eager = protocol != Protocol::Cooperative;
+        if self.eager {
             self.positions.clear();
         }
         // Partitions that stay were paused for the rebalance; those that are new have no end yet.
@@ -215,10 +224,11 @@ impl Source {
     /// As [`Source::assign`].
     pub(crate) fn unassign(&mut self, partitions: &[TopicPartition]) -> Result<(), ClientError> {
         let protocol = self.rebalance.unassign(&self.shared, partitions)?;
-        if protocol == Protocol::Cooperative {
-            self.positions.remove(partitions);
-        } else {
+        self.eager = protocol != Protocol::Cooperative;
+        if self.eager {
             self.positions.clear();
+        } else {
+            self.positions.remove(partitions);
         }
         self.move_to(&self.positions.skipped(self.positions.partitions()))
     }
@@ -256,6 +266,20 @@ impl Source {
         Ok(())
     }
 
+    /// Fetches assigned partitions anew from where they stand, so that one that can be read tells something: a record,
+    /// or once more its end.
+    ///
+    /// # Errors
+    /// As [`Source::seek`].
+    pub(crate) fn refetch(&mut self, partitions: &[TopicPartition]) -> Result<(), ClientError> {
+        self.move_to(&self.positions.of(partitions))
+    }
+
+    /// Whether a revocation takes everything, so that an assignment follows it.
+    pub(crate) fn is_eager(&self) -> bool {
+        self.eager
+    }
+
     fn move_to(&self, starts: &[Start]) -> Result<(), ClientError> {
         /// librdkafka's main thread answers; it waits for no broker.
         const ANSWER: Duration = Duration::from_secs(1);
@@ -279,6 +303,12 @@ impl Source {
         }
         self.rebalance
             .restart(&self.shared, &stopped, &self.positions)
+    }
+
+    /// One past the last offset of a partition's log, as its last fetch said: one that is paused stands still. `None`
+    /// before the first fetch.
+    pub(crate) fn log_end(&self, tp: &TopicPartition) -> Option<i64> {
+        self.shared.client.fetched_log_end(&tp.topic, tp.partition)
     }
 
     /// Bytes that librdkafka has fetched, partitions that left included: `rxbytes` of its statistics
@@ -334,6 +364,8 @@ impl Source {
                 let error = ClientError::about(failure, Some(topic));
                 return SourceEvent::OffsetOutOfRange { tp, offset, error };
             }
+            let error = ClientError::about(failure, Some(topic));
+            return SourceEvent::PartitionError { tp, error };
         }
         SourceEvent::Error(ClientError::about(failure, topic.as_deref()))
     }
@@ -362,8 +394,18 @@ impl Source {
                 }
             }
             Stashed::Error { code, text } => {
+                let named = named_in(&text).map(|(topic, partition)| (topic.to_owned(), partition));
                 let failure = Failure { code, text };
-                SourceEvent::Error(ClientError::of(failure))
+                match named {
+                    Some((topic, partition)) => SourceEvent::PartitionError {
+                        error: ClientError::about(failure, Some(&topic)),
+                        tp: TopicPartition {
+                            topic: self.topic(&topic),
+                            partition,
+                        },
+                    },
+                    None => SourceEvent::Error(ClientError::of(failure)),
+                }
             }
             Stashed::TokenRefresh => SourceEvent::TokenRefresh,
             Stashed::Statistics(json) => {
@@ -394,6 +436,16 @@ impl Source {
     }
 }
 
+/// The partition that an error is about, where librdkafka (2.12.1) says that in its text only, as of one that is gone
+/// or may not be seen: `orders [3]: desired partition is no longer available (..)`.
+fn named_in(text: &str) -> Option<(&str, i32)> {
+    let (topic, rest) = text.split_once(" [")?;
+    let (partition, _) = rest.split_once("]: ")?;
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    let partition = partition.parse().ok()?;
+    (topic.bytes().all(is_name) && !topic.is_empty()).then_some((topic, partition))
+}
+
 impl Drop for Source {
     fn drop(&mut self) {
         close::start(
@@ -402,5 +454,27 @@ impl Drop for Source {
             self.close_bound,
             self.farewell,
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::named_in;
+
+    #[test]
+    fn a_partition_is_found_in_the_text_of_an_error_and_nothing_else_is_taken_for_one() {
+        let gone =
+            "my.topic_1-x [12]: desired partition is no longer available (Broker: Unknown topic)";
+        assert_eq!(named_in(gone), Some(("my.topic_1-x", 12)));
+        for text in [
+            "",
+            "127.0.0.1:9092/1: Connect to ipv4#127.0.0.1:9092 failed",
+            "1/1 brokers are down",
+            "a topic [x]: gone",
+            "two words [1]: gone",
+            " [1]: gone",
+        ] {
+            assert_eq!(named_in(text), None, "{text}");
+        }
     }
 }

@@ -6,6 +6,7 @@ use std::time::Instant;
 use crossbeam_channel::{Receiver, Sender};
 use keyway_core::CommitFinished;
 
+use super::look::Identified;
 use super::pauses::Which;
 use super::restore::RestoreAnswer;
 use crate::limits::Change;
@@ -19,6 +20,10 @@ pub(crate) enum Inbound {
     Committed(CommitFinished),
     /// What the group had committed for partitions that were assigned.
     Restored(RestoreAnswer),
+    /// The topics that a broker shows; none when no broker has answered.
+    Looked(Option<Vec<String>>),
+    /// Which life of the topics there is.
+    Identified(Identified),
     /// Finish what is buffered, then end.
     Drain { deadline: Instant },
     /// Finish what runs, then end.

@@ -10,8 +10,13 @@
 //! Nothing here waits for a broker or a handler: commits and restores are asked of threads of their own, and
 //! their answers come back through the inbox.
 
+mod calls;
 mod commits;
+mod denials;
+mod health;
+mod identities;
 mod inbox;
+mod look;
 mod pauses;
 mod rebalance;
 mod repeats;
@@ -25,13 +30,18 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
 use keyway_core::{
-    Arrival, Command, CommitMark, CommitReason, Core, PartitionSlot, RouteId, Task, Timestamp,
-    WorkerIndex,
+    Arrival, Command, CommitAnswer, CommitMark, CommitReason, Core, PartitionAnswer, PartitionSlot,
+    RouteId, Task, Timestamp, WorkerIndex,
 };
 use keyway_offsets::Offset;
 
+use self::calls::Calls;
+pub(crate) use self::calls::Watch;
 pub(crate) use self::commits::{CommitJob, Committer, Owned};
+use self::denials::Denials;
+use self::identities::Identities;
 pub(crate) use self::inbox::{Inbound, Inbox, InboxSender, inbox};
+pub(crate) use self::look::{Look, Looker};
 use self::pauses::Pauses;
 pub(crate) use self::pauses::Which;
 use self::rebalance::Rebalancing;
@@ -43,6 +53,7 @@ pub(crate) use self::slots::{Slots, panic_text};
 pub(crate) use self::tokens::{TokenProvider, Tokens, token_provider};
 use crate::circuit::CircuitStatus;
 use crate::context::Member;
+use crate::health::Pulse;
 use crate::kafka::{ClientError, GroupClient, NativeRecord, Source, SourceEvent, TopicPartition};
 use crate::limits::{Change, Rates};
 use crate::metrics::{self, Published};
@@ -75,16 +86,22 @@ pub(crate) struct PollLoop {
     pub(crate) member: Arc<Member>,
     pub(crate) pools: Vec<WorkerPool>,
     pub(crate) rates: Rates,
+    /// When the calls of each route are stuck.
+    pub(crate) watches: Vec<Watch>,
     pub(crate) reports: Reports,
     pub(crate) inbox: Inbox,
     pub(crate) commits: Sender<CommitJob>,
     pub(crate) restores: Sender<RestoreJob>,
+    pub(crate) looks: Sender<Look>,
+    /// Topics subscribed to by their names.
+    pub(crate) named_topics: Vec<Arc<str>>,
     pub(crate) owned: Arc<Owned>,
     /// Who is asked for OAUTHBEARER's tokens.
     pub(crate) tokens: Option<Tokens<GroupClient>>,
     pub(crate) observer: Option<Arc<dyn Observer>>,
     pub(crate) riders: RiderSettings,
     pub(crate) status: Arc<Mutex<Arc<Status>>>,
+    pub(crate) pulse: Arc<Pulse>,
     pub(crate) revoke_wait: Duration,
     pub(crate) commit_timeout: Duration,
     pub(crate) record_limit: Option<u64>,
@@ -117,7 +134,11 @@ pub(crate) struct LoopState {
     first_assigned: Option<Timestamp>,
     first_received: Option<Timestamp>,
     last_completion: Option<Timestamp>,
-    denied: Option<ClientError>,
+    denials: Denials,
+    calls: Calls,
+    /// The cluster has been asked for its topics.
+    looking: bool,
+    identities: Identities,
     repeats: Repeats,
     full_since_poll: Timestamp,
 }
@@ -133,6 +154,7 @@ impl PollLoop {
     pub(crate) fn run(mut self) -> Result<Report, StopReason> {
         loop {
             let now = self.now();
+            self.pulse.beat(now);
             self.take_messages(now);
             self.take_reports(now);
             if now >= self.core.next_deadline() {
@@ -162,10 +184,21 @@ impl PollLoop {
         while let Some(message) = self.inbox.next() {
             match message {
                 Inbound::Committed(finished) => {
+                    let stored = |part: &PartitionAnswer| part.answer == CommitAnswer::Stored;
+                    if finished.partitions.iter().any(stored) {
+                        self.state.denials.stored();
+                    }
                     self.core.commit_finished(&finished, now);
                     tracing::trace!(plan = finished.plan.0, took = ?finished.took, "commit answered");
                 }
                 Inbound::Restored(answer) => self.take_restored(answer, now),
+                Inbound::Looked(topics) => {
+                    self.state.looking = false;
+                    if let Some(topics) = topics {
+                        self.state.denials.answered(&topics);
+                    }
+                }
+                Inbound::Identified(answer) => self.take_identities(&answer, now),
                 Inbound::Drain { deadline } => self.begin_shutdown(Shutdown::drain(deadline), now),
                 Inbound::Stop { deadline } => self.begin_shutdown(Shutdown::stop(deadline), now),
                 Inbound::Commit { deadline, reply } => self.request_commit(deadline, reply, now),
@@ -429,6 +462,9 @@ impl PollLoop {
     ) {
         if let Some((slot, epoch)) = current {
             if !arrivals.is_empty() {
+                if !self.state.denials.is_empty() {
+                    self.state.denials.read(self.slots.partition(slot));
+                }
                 self.core.records(slot, epoch, arrivals, now);
             }
         }
@@ -447,8 +483,9 @@ impl PollLoop {
                     self.take_position(&tp, offset, now);
                 }
                 SourceEvent::OffsetOutOfRange { tp, offset, error } => {
+                    self.state.denials.read(&tp);
                     tracing::warn!(partition = %tp, offset, %error, "the position is not in the log: restoring anew");
-                    self.restore_anew(&tp);
+                    self.restore_anew(&tp, false, now);
                 }
                 SourceEvent::TokenRefresh => {
                     // Without a provider librdkafka does not ask.
@@ -456,13 +493,16 @@ impl PollLoop {
                         tokens.ask();
                     }
                 }
-                SourceEvent::Error(error) => self.take_error(error, now),
+                SourceEvent::PartitionError { tp, error } => {
+                    self.take_error(error, Some(&tp), now);
+                }
+                SourceEvent::Error(error) => self.take_error(error, None, now),
             }
         }
     }
 
     fn take_position(&mut self, partition: &TopicPartition, offset: i64, now: Timestamp) {
-        self.state.denied = None;
+        self.state.denials.read(partition);
         let Some(slot) = self.slots.find(partition) else {
             return;
         };
@@ -471,7 +511,13 @@ impl PollLoop {
         }
     }
 
-    fn take_error(&mut self, error: ClientError, now: Timestamp) {
+    fn take_error(
+        &mut self,
+        error: ClientError,
+        partition: Option<&TopicPartition>,
+        now: Timestamp,
+    ) {
+        let is_news = self.state.denials.note(&error, partition, now);
         let kind = match &error {
             ClientError::Transient { .. } | ClientError::Closed => "transient",
             ClientError::Denied { .. } => "denied",
@@ -479,10 +525,10 @@ impl PollLoop {
         };
         ::metrics::counter!(metrics::CLIENT_ERRORS, "kind" => kind).increment(1);
         match error {
-            ClientError::Denied { .. } => {
-                tracing::error!(%error, "no access; tried again until it is given");
-                self.state.denied = Some(error);
+            ClientError::Denied { .. } if is_news => {
+                tracing::error!(%error, ?partition, "denied; tried again until it works");
             }
+            ClientError::Denied { .. } => {}
             ClientError::Fatal { .. } => self.stop_because(StopReason::Client(error), now),
             ClientError::Transient { ref code, .. } => {
                 if self.state.repeats.say(code.number, now) {
@@ -551,8 +597,12 @@ impl PollLoop {
             return;
         }
         self.state.published_at = now;
+        self.try_again(now);
+        self.identify(now);
+        self.watch_calls(now);
         let status = self.make_status(now);
-        self.state.published.publish(&status, self.core.counters());
+        let counters = self.core.counters();
+        self.state.published.publish(&status, &counters);
         *self.status.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(status);
     }
 
@@ -584,6 +634,8 @@ impl PollLoop {
                     base: part.map.base().get(),
                     highest_complete: part.map.highest_complete(),
                     holes: part.map.hole_count(),
+                    log_end: self.source.log_end(self.slots.partition(part.slot)),
+                    identified: self.state.identities.knows(self.slots.partition(part.slot)),
                     buffered: part.buffered,
                     running: part.running,
                     on_hold: part.on_hold,
@@ -596,6 +648,7 @@ impl PollLoop {
                     lanes_behind_map: part.lanes_behind_map,
                     map_chars: part.map_chars,
                     uncommitted: part.dirty,
+                    uncommitted_for: part.uncommitted_since.map(|since| now.since(since)),
                     commit_denied: part.commit_denied,
                     stale_lanes: part.stale_lanes,
                 })
@@ -607,19 +660,25 @@ impl PollLoop {
                 .collect(),
             paced: core.paced,
             restoring: self.state.rebalancing.restoring(),
+            restoring_for: self.state.rebalancing.restoring_for(now),
             stopping: self.state.shutdown.is_some(),
             full: core.full,
+            reserve_used_up: core.exhausted,
             buffered: core.records,
             buffered_bytes: core.bytes,
             running: core.running,
             lanes: core.lanes,
             retries: core.retries,
+            retries_due: core.retries_due,
+            stuck: self.state.calls.stuck(),
+            replaced: self.state.calls.replaced(),
+            oldest_running: self.state.calls.oldest(now),
             completed: counters.completed,
             failed: counters.failed,
             commits: counters.commits,
             metadata_limit: core.limits.cap_chars,
             idle_for: idle,
-            denied: self.state.denied.clone(),
+            health: self.make_health(&core, now),
         }
     }
 }

@@ -11,11 +11,12 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use keyway_core::{CommitReason, PartitionSlot, Timestamp};
 
-use super::restore::{Found, RestoreAnswer};
-use super::{PollLoop, RestoreJob, log_refusal};
+use super::restore::{Found, RestoreAnswer, RestoreJob};
+use super::{PollLoop, log_refusal};
 use crate::context::Fence;
 use crate::kafka::{SourceEvent, Start, TopicPartition};
 use crate::riders::Assigned;
@@ -29,29 +30,29 @@ pub(super) struct Rebalancing {
     waiting: VecDeque<SourceEvent>,
     stage: Stage,
     /// Partitions assigned and paused, since their restore has no answer yet or has to be made anew.
-    late: Vec<LateRestore>,
+    late: Vec<Restore>,
     last_job: u64,
+    /// The group has given this member what it is to have, be it nothing.
+    settled: bool,
 }
 
 #[derive(Default)]
 enum Stage {
     #[default]
     None,
-    Restoring {
-        job: u64,
-        cancelled: Arc<AtomicBool>,
-        partitions: Vec<Named>,
-    },
+    Restoring(Restore),
     Revoking {
         partitions: Vec<Named>,
         deadline: Timestamp,
     },
 }
 
-struct LateRestore {
+/// Partitions whose start the restorer was asked for.
+struct Restore {
     job: u64,
     cancelled: Arc<AtomicBool>,
     partitions: Vec<Named>,
+    since: Timestamp,
 }
 
 impl Rebalancing {
@@ -59,18 +60,31 @@ impl Rebalancing {
         !matches!(self.stage, Stage::None) || !self.waiting.is_empty() || !self.late.is_empty()
     }
 
+    /// Whether the group has given this member what it is to have; that may be nothing.
+    pub(super) fn is_settled(&self) -> bool {
+        self.settled
+    }
+
+    fn restores(&self) -> impl Iterator<Item = &Restore> {
+        let stage = match &self.stage {
+            Stage::Restoring(restore) => Some(restore),
+            Stage::None | Stage::Revoking { .. } => None,
+        };
+        stage.into_iter().chain(&self.late)
+    }
+
     /// Partitions that wait for what the group had committed.
     pub(super) fn restoring(&self) -> Vec<TopicPartition> {
-        let stage = match &self.stage {
-            Stage::Restoring { partitions, .. } => partitions.as_slice(),
-            Stage::None | Stage::Revoking { .. } => &[],
-        };
-        let late = self.late.iter().flat_map(|late| &late.partitions);
-        stage
-            .iter()
-            .chain(late)
+        self.restores()
+            .flat_map(|restore| &restore.partitions)
             .map(|(_, name)| name.clone())
             .collect()
+    }
+
+    /// For how long the first of them has been waited for.
+    pub(super) fn restoring_for(&self, now: Timestamp) -> Option<Duration> {
+        let since = self.restores().map(|restore| restore.since).min();
+        since.map(|since| now.since(since))
     }
 
     fn forget_late(&mut self, slot: PartitionSlot) {
@@ -97,7 +111,7 @@ impl PollLoop {
     fn break_off_stage(&mut self) {
         match std::mem::take(&mut self.state.rebalancing.stage) {
             Stage::None => {}
-            Stage::Restoring { cancelled, .. } => cancelled.store(true, Ordering::Relaxed),
+            Stage::Restoring(restore) => restore.cancelled.store(true, Ordering::Relaxed),
             Stage::Revoking { partitions, .. } => self.let_go(&partitions),
         }
     }
@@ -112,7 +126,7 @@ impl PollLoop {
                     };
                     self.begin(event, now);
                 }
-                Stage::Restoring { .. } => return,
+                Stage::Restoring(_) => return,
                 Stage::Revoking { .. } => {
                     if !self.revoke_is_over(now) {
                         return;
@@ -122,6 +136,8 @@ impl PollLoop {
                     {
                         self.let_go(&partitions);
                         self.unassign(&partitions);
+                        // What remains is what it is to have, unless an assignment is about to follow.
+                        self.state.rebalancing.settled &= !self.source.is_eager();
                     }
                 }
             }
@@ -166,6 +182,7 @@ impl PollLoop {
                 self.let_go(&partitions);
                 self.take_all_back(now);
                 self.unassign(&partitions);
+                self.state.rebalancing.settled = false;
             }
             _ => {}
         }
@@ -191,31 +208,34 @@ impl PollLoop {
                 }
             }
         }
+        self.state.denials.assigned(partitions);
         if named.is_empty() {
             log_refusal(self.source.assign(&[]));
+            self.state.rebalancing.settled = true;
             self.state.first_assigned.get_or_insert(now);
             return;
         }
-        let (job, cancelled) = self.ask_restorer(named.clone());
-        self.state.rebalancing.stage = Stage::Restoring {
-            job,
-            cancelled,
-            partitions: named,
-        };
+        self.state.rebalancing.stage = Stage::Restoring(self.ask_restorer(named, false, now));
     }
 
-    fn ask_restorer(&mut self, partitions: Vec<Named>) -> (u64, Arc<AtomicBool>) {
+    fn ask_restorer(&mut self, partitions: Vec<Named>, new_life: bool, now: Timestamp) -> Restore {
         self.state.rebalancing.last_job += 1;
         let id = self.state.rebalancing.last_job;
         let cancelled = Arc::new(AtomicBool::new(false));
         let job = RestoreJob {
             id,
-            partitions,
+            partitions: partitions.clone(),
+            new_life,
             cancelled: Arc::clone(&cancelled),
         };
         // The restorer ends only after this thread.
         let _ = self.restores.send(job);
-        (id, cancelled)
+        Restore {
+            job: id,
+            cancelled,
+            partitions,
+            since: now,
+        }
     }
 
     /// Takes what the restorer found, for the assignment under way or for partitions that were late.
@@ -227,8 +247,8 @@ impl PollLoop {
                 Err(reason) => self.stop_because(reason, now),
             }
         }
-        if matches!(&self.state.rebalancing.stage, Stage::Restoring { job, .. } if *job == answer.id)
-        {
+        let is_its = |restore: &Restore| restore.job == answer.id;
+        if matches!(&self.state.rebalancing.stage, Stage::Restoring(restore) if is_its(restore)) {
             self.finish_restore(found, now);
         } else {
             self.finish_late(answer.id, found, now);
@@ -236,11 +256,12 @@ impl PollLoop {
     }
 
     fn finish_restore(&mut self, found: Vec<(PartitionSlot, Found)>, now: Timestamp) {
-        let Stage::Restoring {
+        let Stage::Restoring(Restore {
             job,
             cancelled,
             partitions,
-        } = std::mem::take(&mut self.state.rebalancing.stage)
+            since,
+        }) = std::mem::take(&mut self.state.rebalancing.stage)
         else {
             return;
         };
@@ -264,15 +285,17 @@ impl PollLoop {
             leader_epoch: None,
         }));
         log_refusal(self.source.assign(&starts));
+        self.state.rebalancing.settled = true;
         self.state.first_assigned.get_or_insert(now);
         if !late.is_empty() {
             let names: Vec<_> = late.iter().map(|(_, name)| name.clone()).collect();
             tracing::warn!(partitions = ?names, "assigned without these: what the group had committed is not known yet");
             log_refusal(self.source.pause(&names));
-            self.state.rebalancing.late.push(LateRestore {
+            self.state.rebalancing.late.push(Restore {
                 job,
                 cancelled,
                 partitions: late,
+                since,
             });
         }
         if self.state.shutdown.is_some() {
@@ -317,6 +340,9 @@ impl PollLoop {
             .and_then(Fence::new);
         self.member.set_fence(slot, fence);
         let epoch = self.core.assigned(slot, restored, now);
+        self.state
+            .identities
+            .restored(name, restored.committed, now);
         self.slots.set_epoch(slot, Some(epoch));
         self.owned.add(slot, epoch, restored.rider.clone());
         let state = self.riders.hand_over(&Assigned {
@@ -346,9 +372,9 @@ impl PollLoop {
         }
     }
 
-    /// A partition's position is not in the log any more: its assignment ends, and it is restored while it
-    /// stays assigned. What was complete and not committed runs again.
-    pub(super) fn restore_anew(&mut self, name: &TopicPartition) {
+    /// A partition's position is not in the log any more, or its topic has a new life: its assignment ends, and it is
+    /// restored while it stays assigned. What was complete and not committed runs again.
+    pub(super) fn restore_anew(&mut self, name: &TopicPartition, new_life: bool, now: Timestamp) {
         let Some(slot) = self.slots.find(name) else {
             return;
         };
@@ -359,12 +385,8 @@ impl PollLoop {
         let partitions = vec![(slot, name.clone())];
         self.let_go(&partitions);
         log_refusal(self.source.pause(std::slice::from_ref(name)));
-        let (job, cancelled) = self.ask_restorer(partitions.clone());
-        self.state.rebalancing.late.push(LateRestore {
-            job,
-            cancelled,
-            partitions,
-        });
+        let restore = self.ask_restorer(partitions, new_life, now);
+        self.state.rebalancing.late.push(restore);
     }
 
     /// Whether a revoke has waited enough: for what runs, and for the commit behind it.
@@ -381,7 +403,8 @@ impl PollLoop {
         if now < *deadline && !quiet {
             return false;
         }
-        if slots.iter().all(|slot| self.core.is_clean(*slot)) {
+        // A partition whose commits are denied, as those of a topic that was deleted, holds up no other.
+        if slots.iter().all(|slot| self.core.is_settled(*slot)) {
             return true;
         }
         // The commit has as long again: the broker usually answers in milliseconds.
@@ -398,7 +421,9 @@ impl PollLoop {
 
     /// Ends the assignments in the core and among the commits.
     pub(super) fn let_go(&mut self, partitions: &[Named]) {
-        for (slot, _) in partitions {
+        for (slot, name) in partitions {
+            self.state.identities.left(name, self.core.base(*slot));
+            self.state.denials.left(name);
             // The core knows nothing of a partition once it has left, so this is the last moment to see that
             // the end will not have committed it. Before the end is begun nobody asks: whoever has the
             // partition next runs it again.

@@ -21,7 +21,7 @@ use keyway_offsets::Offset;
 use keyway_rider::{BadMetadata, Metadata, Rider};
 
 use super::inbox::{Inbound, InboxSender};
-use crate::kafka::{ClientError, Committed, GroupClient, LogRange, TopicPartition};
+use crate::kafka::{ClientError, Committed, DeniedWhat, GroupClient, LogRange, TopicPartition};
 use crate::metrics;
 use crate::settings::{MapsWithoutEpoch, StartAt};
 use crate::stop::StopReason;
@@ -41,6 +41,8 @@ pub(crate) struct RestoreJob {
     /// Returned with the answers.
     pub(crate) id: u64,
     pub(crate) partitions: Vec<(PartitionSlot, TopicPartition)>,
+    /// Their topic was made anew while they were assigned: whatever was committed belongs to its former life.
+    pub(crate) new_life: bool,
     /// Set when nobody wants the answer any more.
     pub(crate) cancelled: Arc<AtomicBool>,
 }
@@ -131,8 +133,12 @@ impl Restorer {
             tracing::warn!(%error, partitions = names.len(), "restoring is tried again");
         }
         let mut facts = facts.unwrap_or_default();
+        job.missing = 0;
         for (slot, name) in unanswered {
-            let answer = match facts.remove(&name) {
+            let fact = facts.remove(&name);
+            job.missing += usize::from(matches!(&fact, Some(Err(error)) if is_missing(error)));
+            let answer = match fact {
+                Some(Ok(facts)) if job.job.new_life => Some(Ok(begin(&name, &facts))),
                 Some(Ok(facts)) => self.place(&name, &facts, job.since.elapsed() >= BEYOND_END),
                 Some(Err(error)) => {
                     tracing::debug!(partition = %name, %error, "restoring is tried again");
@@ -235,12 +241,25 @@ impl Restorer {
     }
 }
 
+/// Whether a partition's answer has to wait until somebody makes its topic.
+fn is_missing(error: &ClientError) -> bool {
+    matches!(
+        error,
+        ClientError::Denied {
+            what: DeniedWhat::MissingTopic(_),
+            ..
+        }
+    )
+}
+
 struct OpenJob {
     job: RestoreJob,
     since: Instant,
     next_at: Instant,
     backoff: Duration,
     unanswered: Vec<(PartitionSlot, TopicPartition)>,
+    /// How many of these are of topics that do not exist at the moment.
+    missing: usize,
     answers: Vec<(PartitionSlot, Result<Found, StopReason>)>,
 }
 
@@ -254,13 +273,15 @@ impl OpenJob {
             next_at: now,
             backoff: BACKOFF.0,
             unanswered,
+            missing: 0,
             answers: Vec::new(),
         }
     }
 
-    /// The answers, once they are all there or the others have been waited for long enough.
+    /// The answers, once they are all there, or the others have been waited for long enough or are of topics that do
+    /// not exist.
     fn take_answers(&mut self) -> Vec<(PartitionSlot, Result<Found, StopReason>)> {
-        if self.unanswered.is_empty() || self.since.elapsed() >= TOGETHER {
+        if self.unanswered.len() == self.missing || self.since.elapsed() >= TOGETHER {
             std::mem::take(&mut self.answers)
         } else {
             Vec::new()
@@ -292,6 +313,25 @@ struct Discarded {
 }
 
 const PAST_LOG_END: &str = "past_log_end";
+
+/// Where a partition starts whose topic was made anew while it was read: at its beginning, since all of it is new.
+fn begin(partition: &TopicPartition, facts: &Facts) -> Found {
+    tracing::warn!(%partition, "the topic was made anew: it is read from its beginning, whatever was committed");
+    let has_rider = !facts.committed.metadata.is_empty();
+    Found {
+        restored: Restored {
+            committed: None,
+            start: at(facts.range.start),
+            map: None,
+            leader_epoch: None,
+            rider: match has_rider {
+                true => Rider::Unreadable,
+                false => Rider::None,
+            },
+        },
+        map_discarded: has_rider,
+    }
+}
 
 /// Where a partition starts, and what of its metadata is not used.
 fn place(facts: &Facts, policy: &RestorePolicy) -> (Restored, Option<Discarded>) {
@@ -452,6 +492,30 @@ mod tests {
     fn text() -> Vec<u8> {
         let map = HoleMap::new(at(100), 109, [OffsetRange::single(at(100))]).expect("a map");
         encode(&map).text.into_bytes()
+    }
+
+    /// Without the count of the missing ones the answers wait for as long as `TOGETHER`.
+    #[test]
+    fn a_topic_that_does_not_exist_holds_up_no_other() {
+        let name = |partition| TopicPartition::new("t", partition);
+        let slots = (0..3_u32).map(|slot| (PartitionSlot(slot), name(slot as i32)));
+        let mut job = OpenJob::new(RestoreJob {
+            id: 1,
+            partitions: slots.collect(),
+            new_life: false,
+            cancelled: Arc::default(),
+        });
+        let (slot, _) = job.unanswered.remove(0);
+        let (restored, _) = place(&facts(None, b"", (0, 9)), &POLICY);
+        let found = Found {
+            restored,
+            map_discarded: false,
+        };
+        job.answers.push((slot, Ok(found)));
+        job.missing = 1;
+        assert!(job.take_answers().is_empty(), "one may be answered yet");
+        job.missing = 2;
+        assert_eq!(job.take_answers().len(), 1);
     }
 
     #[test]

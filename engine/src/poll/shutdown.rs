@@ -121,7 +121,7 @@ impl PollLoop {
             return false;
         }
         self.core.begin_last_commit();
-        if self.core.is_all_clean() {
+        if self.core.is_all_settled() {
             return true;
         }
         if Instant::now() >= shutdown.deadline + self.commit_timeout {
@@ -144,6 +144,9 @@ impl PollLoop {
             return Err(StopReason::Abandoned);
         }
         let mut report = self.report(now);
+        // The last word of the status, and of the metrics after the end: not ready.
+        self.state.published_at = Timestamp::ZERO;
+        self.publish(now);
         self.end_rebalancing();
         let assigned: Vec<_> = self
             .slots

@@ -114,6 +114,12 @@ impl Slots {
         self.by_token.clear();
     }
 
+    /// Whether the partition is assigned and restored.
+    pub(crate) fn is_assigned(&self, partition: &TopicPartition) -> bool {
+        self.find(partition)
+            .is_some_and(|slot| self.epoch(slot).is_some())
+    }
+
     /// The slots whose partitions are assigned and restored.
     pub(crate) fn assigned(&self) -> impl Iterator<Item = (PartitionSlot, &TopicPartition)> {
         self.entries

@@ -83,7 +83,8 @@ impl InlineWorkers {
                 next: 0,
             },
             Handler::Cpu(handler) => Flavour::Cpu {
-                runner: Runner::new(handler, context),
+                // No thread of a pool calls it.
+                runner: Runner::new(handler, context, 0),
                 waiting: VecDeque::new(),
             },
             Handler::Async(handler) => Flavour::Async {
@@ -128,7 +129,7 @@ impl InlineWorkers {
                 runs,
                 bell,
             } => {
-                let run = Run::new(context, work, lives.life()?);
+                let run = Run::new(context, work, Arc::default(), lives.life()?);
                 let alarm = Alarm {
                     woken: AtomicBool::new(true),
                     bell: Arc::clone(bell),

@@ -28,7 +28,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use keyway_core::{Finished, Task, Verdict, Work};
+use keyway_core::{Finished, RunningCall, Task, Verdict, Work};
 use keyway_core::{LaneIndex, RouteId, Timestamp, WorkerIndex};
 
 pub(crate) use self::attempt::guarded;
@@ -184,6 +184,23 @@ impl WorkerPool {
             Flavour::Threads(pool) => pool.running_since(worker),
             Flavour::Rayon(_) | Flavour::Tokio(_) => None,
         }
+    }
+
+    /// Tells `look` of each call that its workers are in, of pinned ones with the worker.
+    pub(crate) fn calls(&self, mut look: impl FnMut(Option<WorkerIndex>, RunningCall)) {
+        match &self.flavour {
+            Flavour::Threads(pool) => pool
+                .calls()
+                .for_each(|(worker, call)| look(Some(worker), call)),
+            Flavour::Rayon(pool) => pool.calls().for_each(|call| look(None, call)),
+            Flavour::Tokio(pool) => pool.calls().for_each(|call| look(None, call)),
+        }
+    }
+
+    /// Whether calls beyond the concurrency can be made in place of ones that hang. Not on the CPU pool: whatever
+    /// computes for ever takes its core with it, and a further thread would not bring that back.
+    pub(crate) fn can_grow(&self) -> bool {
+        !matches!(self.flavour, Flavour::Rayon(_))
     }
 
     /// No more work will come: the workers finish what they have (a stopping member returns what was not

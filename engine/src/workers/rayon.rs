@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use keyway_core::{Task, Work};
+use keyway_core::{Running, RunningCall, Task, Work};
 use rayon::ThreadPoolBuilder;
 
 use super::attempt::{Kept, frees_its_lane, panic_text, run_batch, run_each};
@@ -36,7 +36,7 @@ impl RayonPool {
             .build()?;
         Ok(Self {
             pool,
-            runner: Arc::new(Runner::new(handler, context)),
+            runner: Arc::new(Runner::new(handler, context, threads)),
             lives: Lives::new(),
         })
     }
@@ -52,6 +52,11 @@ impl RayonPool {
             drop(life);
         });
         None
+    }
+
+    /// The calls that its threads are in.
+    pub(super) fn calls(&self) -> impl Iterator<Item = RunningCall> + '_ {
+        self.runner.threads.iter().filter_map(Running::call)
     }
 
     pub(super) fn close(&mut self) {
@@ -75,11 +80,23 @@ impl std::fmt::Debug for RayonPool {
 pub(super) struct Runner {
     handler: SyncHandler,
     context: RouteContext,
+    /// What each thread of the pool is inside of.
+    threads: Box<[Running]>,
 }
 
 impl Runner {
-    pub(super) fn new(handler: SyncHandler, context: RouteContext) -> Self {
-        Self { handler, context }
+    /// For a pool of so many threads.
+    pub(super) fn new(handler: SyncHandler, context: RouteContext, threads: usize) -> Self {
+        Self {
+            handler,
+            context,
+            threads: (0..threads).map(|_| Running::default()).collect(),
+        }
+    }
+
+    /// Where the calling thread says what it is inside of, if it is one of the pool.
+    fn thread(&self) -> Option<&Running> {
+        self.threads.get(rayon::current_thread_index()?)
     }
 
     pub(super) fn run(&self, work: Work<Message>) {
@@ -96,12 +113,16 @@ impl Runner {
         let mut member = Arc::clone(&self.context.member);
         let mut now = clock.now();
         let mut pace = Pace::new(now);
+        let thread = self.thread();
         let mut tasks = tasks.into_iter();
         while let Some(task) = tasks.next() {
             let Some(fence) = member.admit(task.at.slot, task.at.epoch) else {
                 gathered.push_returned(task);
                 continue;
             };
+            if let Some(thread) = thread {
+                thread.begin(now, &task.at);
+            }
             let finished;
             (finished, member) = run_each(
                 handler,
@@ -122,6 +143,9 @@ impl Runner {
                 pace.sent(now);
             }
         }
+        if let Some(thread) = thread {
+            thread.end();
+        }
         gathered.send();
     }
 
@@ -138,7 +162,14 @@ impl Runner {
         }
         if !kept.is_empty() {
             let start = clock.now();
+            let thread = self.thread();
+            if let Some(thread) = thread {
+                thread.begin(start, &kept[0].at);
+            }
             let result = run_batch(handler, self.context.observer.as_deref(), kept, member);
+            if let Some(thread) = thread {
+                thread.end();
+            }
             gathered.push_batch(result, clock.now().since(start));
         }
         gathered.send();
@@ -147,7 +178,8 @@ impl Runner {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Barrier, EPOCH, SLOT, World, in_words, long, soon};
+    use super::super::WorkerPool;
+    use super::super::testing::{Barrier, EPOCH, SLOT, World, in_words, long, soon, until};
     use crate::handler::Handler;
     use crate::outcome::Outcome;
     use crate::record::Record;
@@ -212,6 +244,27 @@ mod tests {
         );
         pool.dispatch(None, world.batch(&[(1, 0)]));
         assert_eq!(world.results(1), ["1 done"]);
+    }
+
+    #[test]
+    fn the_calls_of_its_threads_are_there_to_see() {
+        let world = World::new();
+        let barrier = Barrier::new();
+        let at_barrier = barrier.clone();
+        let mut pool = world.pool(Handler::cpu(move |record: &Record| at_barrier.pass(record)));
+        pool.dispatch(None, world.records(&[(1, 0), (2, 0)]));
+        assert_eq!(barrier.arrival(), 1);
+        let calls = |pool: &WorkerPool| {
+            let mut calls = Vec::new();
+            pool.calls(|worker, call| calls.push((worker, call.slot, call.offset.get())));
+            calls
+        };
+        assert_eq!(calls(&pool), [(None, SLOT, 1)]);
+        barrier.open();
+        assert_eq!(barrier.arrival(), 2);
+        until("the next one", || calls(&pool) == [(None, SLOT, 2)]);
+        barrier.open();
+        until("none", || calls(&pool).is_empty());
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use keyway_core::{Epoch, LaneIndex, Timestamp, WorkerIndex};
-use keyway_core::{Finished, Task, TaskRef, Work};
+use keyway_core::{Finished, RunningCall, Task, TaskRef, Work};
 use keyway_core::{Item, WorkQueue};
 
 use super::RouteContext;
@@ -123,7 +123,15 @@ impl ThreadPool {
     }
 
     pub(super) fn running_since(&self, worker: WorkerIndex) -> Option<Timestamp> {
-        self.seat(worker)?.queue.running_since()
+        self.seat(worker)?.queue.running().since()
+    }
+
+    /// The calls that its workers are in.
+    pub(super) fn calls(&self) -> impl Iterator<Item = (WorkerIndex, RunningCall)> + '_ {
+        self.seats.iter().enumerate().filter_map(|(index, seat)| {
+            let call = seat.as_ref()?.queue.running().call()?;
+            Some((WorkerIndex(index as u32), call))
+        })
     }
 
     pub(super) fn close(&mut self) {
@@ -222,7 +230,7 @@ impl Worker {
                 Some(item) => item,
                 None => {
                     self.outbox.lock().send();
-                    self.queue.set_running_since(Timestamp::ZERO);
+                    self.queue.running().end();
                     let Some(item) = self.queue.next() else {
                         return;
                     };
@@ -276,7 +284,7 @@ impl Worker {
             self.give_back(task);
             return turn;
         };
-        self.queue.set_running_since(turn.now);
+        self.queue.running().begin(turn.now, &task.at);
         let finished;
         (finished, turn.member) = run_each(
             &**handler,
@@ -315,7 +323,7 @@ impl Worker {
         if kept.is_empty() {
             return turn;
         }
-        self.queue.set_running_since(turn.now);
+        self.queue.running().begin(turn.now, &kept[0].at);
         let result = run_batch(
             &**handler,
             self.context.observer.as_deref(),
@@ -359,7 +367,7 @@ impl Stepped {
         let turn = self.0.first_turn();
         self.0.take(item, turn);
         self.0.outbox.lock().send();
-        self.0.queue.set_running_since(Timestamp::ZERO);
+        self.0.queue.running().end();
         true
     }
 }

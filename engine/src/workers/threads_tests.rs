@@ -224,6 +224,57 @@ fn work_is_taken_back_from_a_worker_that_is_inside_a_slow_handler() {
 }
 
 #[test]
+fn the_call_that_a_worker_is_in_is_there_to_see() {
+    let world = World::new();
+    let barrier = Barrier::new();
+    let at_barrier = barrier.clone();
+    let mut pool = world.pool(Handler::threads(move |record: &Record| {
+        at_barrier.pass(record);
+    }));
+    pool.dispatch(Some(FIRST), world.records(&[(1, 0), (2, 1)]));
+    assert_eq!(barrier.arrival(), 1);
+    let calls = |pool: &WorkerPool| {
+        let mut calls = Vec::new();
+        pool.calls(|worker, call| calls.push((worker, call.slot, call.offset.get())));
+        calls
+    };
+    assert_eq!(calls(&pool), [(Some(FIRST), SLOT, 1)]);
+    barrier.open();
+    assert_eq!(barrier.arrival(), 2);
+    until("the next one", || calls(&pool) == [(Some(FIRST), SLOT, 2)]);
+    barrier.open();
+    until("none", || calls(&pool).is_empty());
+}
+
+#[test]
+fn a_worker_that_is_one_too_many_ends_with_its_call_and_its_place_can_be_taken_again() {
+    let world = World::new();
+    let barrier = Barrier::new();
+    let at_barrier = barrier.clone();
+    let mut pool = world.pool(Handler::threads(move |record: &Record| {
+        at_barrier.pass(record);
+    }));
+    let idle = Arc::strong_count(&world.member);
+    pool.dispatch(Some(FIRST), world.records(&[(1, 0)]));
+    assert_eq!(barrier.arrival(), 1);
+    pool.retire(FIRST);
+    assert!(
+        Arc::strong_count(&world.member) > idle,
+        "it is inside its call"
+    );
+    barrier.open();
+    assert_eq!(world.results(1), ["1 done"]);
+    until("its thread's end", || {
+        Arc::strong_count(&world.member) == idle
+    });
+    pool.dispatch(Some(FIRST), world.records(&[(2, 0)]));
+    assert_eq!(barrier.arrival(), 2);
+    barrier.open();
+    assert_eq!(world.results(1), ["2 done"]);
+    assert_eq!(pool.join(long()), 0);
+}
+
+#[test]
 fn a_slow_attempt_is_reported_at_once() {
     let world = World::new();
     let barrier = Barrier::new();

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use keyway_core::{Task, Work};
+use keyway_core::{Running, RunningCall, Task, Work};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::time::Sleep;
 
@@ -30,6 +30,31 @@ pub(super) struct TokioPool {
     /// The runtime, when it is the engine's own.
     own: Option<Runtime>,
     lives: Lives,
+    runs: Runs,
+}
+
+/// What the runs are inside of. Some of them have ended: they are dropped when there are as many as those that have
+/// not, so that a run costs its place and nothing else.
+#[derive(Debug, Default)]
+struct Runs {
+    all: Vec<Arc<Running>>,
+    /// So many are kept before the next look.
+    room: usize,
+}
+
+impl Runs {
+    /// At least so many.
+    const ROOM: usize = 64;
+
+    fn begin(&mut self) -> Arc<Running> {
+        if self.all.len() >= self.room {
+            self.all.retain(|run| Arc::strong_count(run) > 1);
+            self.room = Self::ROOM.max(2 * self.all.len());
+        }
+        let run = Arc::new(Running::default());
+        self.all.push(Arc::clone(&run));
+        run
+    }
 }
 
 impl TokioPool {
@@ -55,21 +80,29 @@ impl TokioPool {
             handle,
             own,
             lives: Lives::new(),
+            runs: Runs::default(),
         })
     }
 
-    pub(super) fn dispatch(&self, work: Work<Message>) -> Option<Vec<Task<Message>>> {
+    pub(super) fn dispatch(&mut self, work: Work<Message>) -> Option<Vec<Task<Message>>> {
         let Some(life) = self.lives.life() else {
             self.context.return_unstarted(None, work);
             return None;
         };
-        let run = Run::new(&self.context, work, life);
+        let run = Run::new(&self.context, work, self.runs.begin(), life);
         // A runtime that was shut down drops the future at once, and the run gives its records back.
         match &self.handler {
             AsyncHandler::Each(handler) => drop(self.handle.spawn(run.each(Arc::clone(handler)))),
             AsyncHandler::Batch(handler) => drop(self.handle.spawn(run.batch(Arc::clone(handler)))),
         }
         None
+    }
+
+    /// The calls that have not returned.
+    pub(super) fn calls(&self) -> impl Iterator<Item = RunningCall> + '_ {
+        let runs = self.runs.all.iter();
+        let alive = runs.filter(|run| Arc::strong_count(run) > 1);
+        alive.filter_map(|run| run.call())
     }
 
     pub(super) fn close(&mut self) {
@@ -104,16 +137,24 @@ pub(super) struct Run {
     waiting: std::vec::IntoIter<Task<Message>>,
     /// Inside the handler.
     running: Vec<Kept>,
+    /// The same, for others to see.
+    call: Arc<Running>,
     _life: Life,
 }
 
 impl Run {
-    pub(super) fn new(context: &Arc<RouteContext>, work: Work<Message>, life: Life) -> Self {
+    pub(super) fn new(
+        context: &Arc<RouteContext>,
+        work: Work<Message>,
+        call: Arc<Running>,
+        life: Life,
+    ) -> Self {
         Self {
             gathered: context.gathered(None),
             context: Arc::clone(context),
             waiting: into_tasks(work).into_iter(),
             running: Vec::new(),
+            call,
             _life: life,
         }
     }
@@ -128,6 +169,7 @@ impl Run {
                 continue;
             };
             let kept = Kept::new(task, fence);
+            self.call.begin(now, &kept.at);
             let record = kept.record(&self.context.member);
             self.running.push(kept);
             let start = || {
@@ -171,6 +213,7 @@ impl Run {
             .map(|kept| kept.record(&self.context.member))
             .collect();
         let started = clock.now();
+        self.call.begin(started, &self.running[0].at);
         let start = || {
             announce_batch(self.context.observer.as_deref(), &records);
             handler(records)

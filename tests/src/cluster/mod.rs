@@ -33,6 +33,7 @@ mod ports;
 mod process;
 mod produce;
 mod read;
+mod rights;
 mod settings;
 mod topics;
 
@@ -51,6 +52,7 @@ pub use foreign_commit::set_leader_epoch;
 pub use groups::Committed;
 pub use produce::{Produced, Record};
 pub use read::Received;
+pub use rights::{ADMIN, PROTECTED, READER, Resource};
 
 use crate::wait;
 
@@ -67,6 +69,8 @@ pub struct Config<'a> {
     pub nodes: usize,
     /// Broker properties, over the common ones.
     pub properties: &'a [(&'a str, &'a str)],
+    /// What its clients have to set, where it asks who they are.
+    pub client: &'a [(&'a str, &'a str)],
 }
 
 impl Default for Config<'_> {
@@ -74,6 +78,7 @@ impl Default for Config<'_> {
         Config {
             nodes: 1,
             properties: &[],
+            client: &[],
         }
     }
 }
@@ -95,6 +100,7 @@ trait Nodes: Send + Sync {
 /// A running cluster and all that a test needs to fill it, look into it and hurt it.
 pub struct Cluster {
     bootstrap: String,
+    client: Vec<(String, String)>,
     way: Way,
     size: usize,
     nodes: Option<Box<dyn Nodes>>,
@@ -141,26 +147,34 @@ impl Cluster {
             Way::Docker => docker::Containers::start(&config),
             Way::Process => process::Processes::start(&config),
         };
-        let cluster = Cluster::connect(bootstrap, way, config.nodes, Some(nodes));
+        let cluster = Cluster::connect(bootstrap, way, &config, Some(nodes));
         cluster.wait_for_nodes();
         cluster
     }
 
     fn named(bootstrap: String) -> Cluster {
         choice::announce(Way::Named);
-        let cluster = Cluster::connect(bootstrap, Way::Named, 1, None);
+        let cluster = Cluster::connect(bootstrap, Way::Named, &Config::default(), None);
         cluster.wait_for_nodes();
         cluster
     }
 
-    fn connect(bootstrap: String, way: Way, size: usize, nodes: Option<Box<dyn Nodes>>) -> Cluster {
-        let admin = client(&bootstrap)
+    fn connect(
+        bootstrap: String,
+        way: Way,
+        config: &Config<'_>,
+        nodes: Option<Box<dyn Nodes>>,
+    ) -> Cluster {
+        let own = |&(name, value): &(&str, &str)| (name.to_owned(), value.to_owned());
+        let properties: Vec<_> = config.client.iter().map(own).collect();
+        let admin = client_with(&bootstrap, &properties)
             .create()
             .expect("an admin client needs no network to be created");
         Cluster {
             bootstrap,
+            client: properties,
             way,
-            size,
+            size: config.nodes,
             nodes,
             admin,
             producer: OnceLock::new(),
@@ -180,7 +194,7 @@ impl Cluster {
 
     /// A client configuration that knows this cluster and nothing else.
     pub fn client(&self) -> ClientConfig {
-        client(&self.bootstrap)
+        client_with(&self.bootstrap, &self.client)
     }
 
     /// A name that no other test, process or run uses.
@@ -238,7 +252,7 @@ impl Cluster {
     /// Waits until the node answers for itself and knows of `count` nodes. What another node says of it proves nothing:
     /// a killed node stays registered for a while.
     fn wait_for_node(&self, address: &str, count: usize) {
-        let node: BaseConsumer = client(address)
+        let node: BaseConsumer = client_with(address, &self.client)
             .create()
             .expect("a consumer needs no network to be created");
         let mut last = String::new();
@@ -287,7 +301,12 @@ impl fmt::Debug for Cluster {
 
 /// A client configuration for a cluster at these addresses.
 pub fn client(bootstrap: &str) -> ClientConfig {
+    client_with(bootstrap, &[])
+}
+
+fn client_with(bootstrap: &str, own: &[(String, String)]) -> ClientConfig {
     let mut config = ClientConfig::new();
+    config.extend(own.iter().cloned());
     config
         .set("bootstrap.servers", bootstrap)
         .set("broker.address.family", "v4")

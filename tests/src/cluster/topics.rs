@@ -35,6 +35,26 @@ impl Cluster {
         );
     }
 
+    /// Deletes a topic, and waits until no node shows it any more.
+    pub fn delete_topic(&self, name: &str) {
+        let gone = blocking::wait_for(self.admin.delete_topics(&[name], &admin_options()));
+        let gone = gone.unwrap_or_else(|error| panic!("topic {name} was not deleted: {error}"));
+        for gone in gone {
+            if let Err((_, why)) = gone {
+                panic!("topic {name} was not deleted: {why}");
+            }
+        }
+        // Asked for by its name, it would be made again.
+        wait::until("a deleted topic is gone", PATIENCE, || {
+            let all = self
+                .admin
+                .inner()
+                .fetch_metadata(None, Duration::from_secs(5));
+            let is_there = all.ok()?.topics().iter().any(|topic| topic.name() == name);
+            (!is_there).then_some(())
+        });
+    }
+
     /// Adds partitions to a topic until it has so many, and waits until each has a leader.
     pub fn add_partitions(&self, name: &str, partitions: i32) {
         let wanted = usize::try_from(partitions).expect("a count of partitions");

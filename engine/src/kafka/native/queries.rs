@@ -45,6 +45,9 @@ pub(crate) struct Description {
     pub(crate) members: usize,
 }
 
+/// A topic's name, and the two halves of its id.
+pub(crate) type Identity = (String, Result<(i64, i64), Failure>);
+
 /// Options of one request.
 struct Options(NonNull<rd_kafka_AdminOptions_t>);
 
@@ -121,6 +124,24 @@ impl Client {
         })
     }
 
+    /// One past the last offset of a partition's log, as the last fetch of it said; `None` before the first. Asks
+    /// nobody.
+    pub(crate) fn fetched_log_end(&self, topic: &str, partition: i32) -> Option<i64> {
+        let topic = raw::c_string(topic).ok()?;
+        let (mut start, mut end) = (-1, -1);
+        // SAFETY: a live client, a C string, and two places, which are written when the code is 0.
+        let code = unsafe {
+            sys::rd_kafka_get_watermark_offsets(
+                self.handle(),
+                topic.as_ptr(),
+                partition,
+                &mut start,
+                &mut end,
+            ) as i32
+        };
+        (code == 0 && end >= 0).then_some(end)
+    }
+
     /// Every topic that this client may see, with its partitions.
     pub(crate) fn topics(&self, timeout: Duration) -> Result<Vec<(String, Vec<i32>)>, Failure> {
         let mut metadata = ptr::null();
@@ -149,6 +170,61 @@ impl Client {
             sys::rd_kafka_metadata_destroy(metadata);
         }
         Ok(topics)
+    }
+
+    /// The id of each of these topics, as its two halves; an error of one that does not exist or may not be seen.
+    pub(crate) fn topic_ids(
+        &self,
+        topics: &[&str],
+        timeout: Duration,
+    ) -> Result<Vec<Identity>, Failure> {
+        let names = topics.iter().map(|topic| raw::c_string(topic));
+        let names = names.collect::<Result<Vec<_>, _>>()?;
+        let mut pointers: Vec<_> = names.iter().map(|name| name.as_ptr()).collect();
+        let options = Options::new(
+            self,
+            rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBETOPICS,
+            timeout,
+        )?;
+        let queue = Queue::new(self);
+        // SAFETY: live client, array of C strings, options and queue; the strings are copied, and so is the collection,
+        // which is destroyed once.
+        unsafe {
+            let collection =
+                sys::rd_kafka_TopicCollection_of_topic_names(pointers.as_mut_ptr(), pointers.len());
+            sys::rd_kafka_DescribeTopics(
+                self.handle(),
+                collection,
+                options.0.as_ptr(),
+                queue.0.as_ptr(),
+            );
+            sys::rd_kafka_TopicCollection_destroy(collection);
+        }
+        let event = answer(&queue, timeout)?;
+        let mut ids = Vec::new();
+        // SAFETY: the result and all that it points to belong to the event, which lives to the end.
+        unsafe {
+            let result = sys::rd_kafka_event_DescribeTopics_result(event.0.as_ptr());
+            if !result.is_null() {
+                let mut count = 0;
+                let topics = sys::rd_kafka_DescribeTopics_result_topics(result, &mut count);
+                for &topic in array(topics.cast_const(), count) {
+                    let Some(name) = raw::owned(sys::rd_kafka_TopicDescription_name(topic)) else {
+                        continue;
+                    };
+                    let error = raw::peek_error(sys::rd_kafka_TopicDescription_error(topic));
+                    let id = error.map(|()| {
+                        let id = sys::rd_kafka_TopicDescription_topic_id(topic);
+                        (
+                            sys::rd_kafka_Uuid_most_significant_bits(id),
+                            sys::rd_kafka_Uuid_least_significant_bits(id),
+                        )
+                    });
+                    ids.push((name, id));
+                }
+            }
+        }
+        Ok(ids)
     }
 
     /// What the coordinator says of a group, whichever its protocol: librdkafka asks as of the consumer protocol
