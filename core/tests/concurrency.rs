@@ -43,8 +43,7 @@ fn a_new_worker_takes_what_waits() {
     assert_eq!(world.core.status().routes[0].concurrency, 3);
 }
 
-// Without a word to the one who takes back, what is queued at the worker waits for its running record; with
-// `Mutant::RetiredGetsMore` the worker gets more for ever.
+// That the worker gets nothing more is seen by the simulator as well: mutant `RetiredGetsMore`.
 #[test]
 fn a_worker_too_many_gives_back_its_queue_and_keeps_the_lane_that_it_runs() {
     let mut world = World::new(pinned(2));

@@ -216,7 +216,7 @@ fn under_one_limit_of_the_member_partitions_and_routes_take_turns() {
         world.arrive_at(slot, &[(0, "a"), (1, "b"), (2, "c")]);
     }
     assert!(world.core.status().paced);
-    // Without the turn of the routes only the first of them is ever served.
+    // Without the turn of the routes (the first is always the first) it fails: the other has had none of six.
     let order = world.core.next_deadline();
     assert!(order > world.now);
     let mut of_slot = [0; 3];

@@ -57,8 +57,7 @@ fn is_open(run: &Run) -> bool {
     routes.any(|route| matches!(route.circuit, Some(CircuitStatus::Open { .. })))
 }
 
-// Without `Mutant::CircuitIgnored`'s line the dependency gets a call of each key every 50 ms; without forgiveness
-// (`Mutant::NothingForgiven`) the second probe of a record is its last, and it is passed over.
+// Which protection is missed how is shown by the simulator: mutants `CircuitIgnored` and `NothingForgiven`.
 #[test]
 fn while_a_dependency_is_down_it_gets_probes_and_no_record_loses_an_attempt() {
     let world = World::of(4);

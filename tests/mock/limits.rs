@@ -142,8 +142,7 @@ fn threads_are_added_and_retired_without_killing_what_runs() {
     assert_eq!(limits.set_concurrency(3), Err(LimitError::Ended));
 }
 
-// Without `Command::TakeBack` what is queued behind the running record of a retired worker waits for it; without
-// the pin of a lane to its worker keys run twice at once, which the order's check finds.
+// What a retired worker gives back, and what it may not get any more, is shown by `core/tests/concurrency.rs`.
 #[test]
 fn concurrency_up_and_down_under_load_keeps_every_key_in_order() {
     let world = World::of(4);
