@@ -77,8 +77,16 @@ pub(crate) fn rider(digits: &str) -> Result<RiderBytes, String> {
     RiderBytes::new(bytes).map_err(|fault| fault.to_string())
 }
 
+/// How failed attempts are made again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Retries {
+    pub(crate) policy: Retry,
+    /// Most attempts; 0 for no limit.
+    pub(crate) attempts: u32,
+}
+
 /// Reads `1s,2,1m,10`: the first delay, the factor, the longest delay, the most attempts.
-pub(crate) fn retry(text: &str) -> Result<Retry, String> {
+pub(crate) fn retry(text: &str) -> Result<Retries, String> {
     let parts: Vec<&str> = text.split(',').collect();
     let &[initial, factor, longest, attempts] = parts.as_slice() else {
         return Err("not of the form INITIAL,FACTOR,MAX,ATTEMPTS, like 1s,2,1m,10".to_owned());
@@ -95,10 +103,11 @@ pub(crate) fn retry(text: &str) -> Result<Retry, String> {
         return Err("the longest delay is shorter than the first".to_owned());
     }
     let retry = Retry::exponential(initial).factor(factor).up_to(longest);
-    Ok(match attempts {
+    let policy = match attempts {
         0 => retry,
         most => retry.attempts(most, Exhausted::Hold),
-    })
+    };
+    Ok(Retries { policy, attempts })
 }
 
 /// Reads `500/s`.

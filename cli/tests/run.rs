@@ -351,6 +351,9 @@ fn what_can_not_be_run_is_exit_code_2() {
         "run --brokers mock --records 0",
         "run --brokers mock --records 5 --until-idle 1s",
         "run --brokers mock --generate 1,2",
+        "run --brokers mock --dead-letter d",
+        "run --brokers mock --dead-letter d --retry 1s,2,1m,0",
+        "run --brokers mock --dead-letter generated --retry 1s,2,1m,1",
         "run --brokers mock --rate 5",
         "run --brokers mock --causal",
         "run --brokers mock -X enable.auto.commit=true",
@@ -440,4 +443,39 @@ fn a_rate_is_kept() {
     let (summary, _) = run.success();
     assert_eq!(summary["records"], 150);
     assert!(summary["seconds"].as_f64().unwrap() > 1.3, "{summary}");
+}
+
+#[test]
+fn after_its_last_attempt_a_record_is_a_dead_letter_and_complete() {
+    let run = Run::start(
+        "--handler fail:1 --retry 1ms,2,4ms,2 --dead-letter generated.dead --until-idle 2s --generate 20,5,10",
+    );
+    let (status, summary, events) = run.end();
+    let summary = summary.unwrap();
+    assert_eq!(status.code(), Some(0), "nothing stayed incomplete");
+    assert_eq!(
+        (&summary["records"], &summary["failed"]),
+        (&json!(20), &json!(40))
+    );
+    assert_eq!(places(&events, "done"), []);
+    let dead = places(&events, "dead");
+    assert_eq!(dead.len(), 20);
+    for place in &dead {
+        let story: Vec<_> = events
+            .iter()
+            .filter(|event| {
+                ["start", "failed", "dead"]
+                    .iter()
+                    .any(|kind| event.is(kind))
+            })
+            .filter(|event| event.place() == *place)
+            .map(|event| event.0["event"].as_str().unwrap())
+            .collect();
+        assert_eq!(story, ["start", "failed", "start", "failed", "dead"]);
+    }
+    assert!(
+        last_commits(&events)
+            .values()
+            .all(|(_, text)| text.is_empty())
+    );
 }

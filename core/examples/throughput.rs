@@ -37,6 +37,7 @@ impl Bench {
             routes: vec![RouteConfig {
                 shape: Shape::Pinned { workers: 4 },
                 batch: None,
+                dead_letters: false,
                 retry: keyway_core::RetryPolicy::fixed(Duration::from_secs(1)),
                 circuit: None,
             }],

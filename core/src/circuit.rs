@@ -27,6 +27,7 @@ use crate::command::Command;
 use crate::core::Core;
 use crate::gate::Gate;
 use crate::ids::{Epoch, PartitionSlot, RouteId, Timestamp, WorkerIndex};
+use crate::lanes::Waiting;
 use crate::mutant::{Mutant, mutated};
 use crate::work::{Finished, Task, TaskRef, Verdict};
 
@@ -320,7 +321,11 @@ impl<P, G: Gate<P>> Core<P, G> {
                 return;
             }
             let waiting = lane.waiting.iter_mut().chain(&mut lane.returned);
-            for waiting in waiting.filter(|waiting| waiting.task.at.attempt > 1) {
+            // Nor is what only its dead letter waits for.
+            let runs_again = |waiting: &&mut Waiting<P>| {
+                waiting.task.at.attempt > 1 && waiting.letter_tries == 0
+            };
+            for waiting in waiting.filter(runs_again) {
                 waiting.task.at.attempt -= 1;
                 unstarted += u64::from(waiting.task.at.attempt == 1);
             }

@@ -6,6 +6,7 @@ use keyway_offsets::{HoleMap, Limits, Offset};
 use keyway_rider::{CommitText, Rider, StateFault};
 
 use crate::circuit::CircuitState;
+use crate::dead_letter::DeadLetter;
 use crate::ids::{Epoch, LaneId, LaneIndex, PartitionSlot, PlanId, RouteId, WorkerIndex};
 use crate::rider::PlannedRider;
 use crate::work::{TaskRef, Work};
@@ -77,6 +78,10 @@ pub enum Command<P> {
         /// Where it stands now.
         state: CircuitState,
     },
+    /// Write this record to its route's dead-letter topic, and answer with
+    /// [`Core::dead_letter_written`](crate::Core::dead_letter_written) or
+    /// [`Core::dead_letter_failed`](crate::Core::dead_letter_failed).
+    WriteDeadLetter(DeadLetter<P>),
     /// Stop the member.
     Stop(StopCause),
 }

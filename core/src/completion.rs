@@ -10,6 +10,7 @@ use keyway_rider::Update;
 use crate::command::{Command, StopCause};
 use crate::config::Shape;
 use crate::core::Core;
+use crate::dead_letter::DeadLetter;
 use crate::gate::Gate;
 use crate::ids::{LaneIndex, RouteId, Timestamp, WorkerIndex};
 use crate::lanes::{LaneState, Waiting};
@@ -89,7 +90,7 @@ impl<P, G: Gate<P>> Core<P, G> {
         }
     }
 
-    fn after_results(&mut self, route: RouteId, now: Timestamp) {
+    pub(crate) fn after_results(&mut self, route: RouteId, now: Timestamp) {
         self.fill(route, now);
         self.flush(route);
         self.plan_if_due(now);
@@ -121,8 +122,8 @@ impl<P, G: Gate<P>> Core<P, G> {
         } else {
             self.counters.late_results += 1;
             // Its worker has closed the lane all the same.
-            self.lanes.get_mut(at.lane).failed |=
-                matches!(verdict, Verdict::Failed { .. } | Verdict::Stop { .. });
+            let started = !matches!(verdict, Verdict::Returned { .. });
+            self.lanes.get_mut(at.lane).failed |= started && verdict.closes_lane();
             self.forget_total(at.bytes);
             self.let_up_all();
         }
@@ -174,6 +175,15 @@ impl<P, G: Gate<P>> Core<P, G> {
                     self.fail(at, payload, delay, together, now);
                 }
             }
+            Verdict::GiveUp { payload } => {
+                self.counters.failed += 1;
+                let policy = self.routes[route.index()].config.retry;
+                self.give_up(policy.exhausted, at, payload, now);
+            }
+            Verdict::DeadLetter { payload } => {
+                self.counters.failed += 1;
+                self.give_up(Exhausted::DeadLetter, at, payload, now);
+            }
             Verdict::Stop { payload, reason } => {
                 self.commands.push_back(Command::Stop(StopCause::Handler {
                     slot: at.slot,
@@ -194,7 +204,16 @@ impl<P, G: Gate<P>> Core<P, G> {
     /// The last attempt has failed.
     fn give_up(&mut self, exhausted: Exhausted, at: TaskRef, payload: P, now: Timestamp) {
         self.counters.exhausted += 1;
+        let route = self.partitions[at.slot.index()].route;
         match exhausted {
+            Exhausted::DeadLetter if self.routes[route.index()].config.dead_letters => {
+                let letter = DeadLetter {
+                    at,
+                    payload,
+                    tries: 1,
+                };
+                self.write_dead_letter(letter, now);
+            }
             Exhausted::Skip => {
                 self.counters.skipped += 1;
                 // Its worker has closed the lane all the same.
@@ -202,7 +221,7 @@ impl<P, G: Gate<P>> Core<P, G> {
                 self.commands.push_back(Command::PassedOver { at, payload });
                 self.complete(at, now);
             }
-            Exhausted::Hold => {
+            Exhausted::Hold | Exhausted::DeadLetter => {
                 self.partitions[at.slot.index()].on_hold += 1;
                 self.fail(at, payload, Duration::MAX, 0, now);
             }
@@ -229,8 +248,8 @@ impl<P, G: Gate<P>> Core<P, G> {
         }
     }
 
-    /// The record is complete: both steps, since it has no outputs.
-    fn complete(&mut self, at: TaskRef, now: Timestamp) {
+    /// The record is complete: both steps, since it has no outputs, or they are acknowledged.
+    pub(crate) fn complete(&mut self, at: TaskRef, now: Timestamp) {
         let partition = &mut self.partitions[at.slot.index()];
         partition.tracker.complete(at.offset);
         partition.committed.note_completion(now);
@@ -262,7 +281,7 @@ impl<P, G: Gate<P>> Core<P, G> {
     }
 
     /// Puts an unfinished record back, unless its partition is leaving.
-    fn keep(&mut self, waiting: Waiting<P>) {
+    pub(crate) fn keep(&mut self, waiting: Waiting<P>) {
         let at = waiting.task.at;
         if self.partitions[at.slot.index()].phase == Phase::Assigned {
             self.lanes.get_mut(at.lane).returned.push(waiting);
@@ -271,13 +290,25 @@ impl<P, G: Gate<P>> Core<P, G> {
         }
     }
 
-    /// What a result means for its lane: once all that was out has come back it is queued anew; until then
-    /// waiting records may follow those that are out.
+    /// What a worker's result means for its lane and, where that was the last of a pool's run, for the run.
     fn after_result(&mut self, route: RouteId, index: LaneIndex, now: Timestamp) {
+        let state = &mut self.routes[route.index()];
+        let is_run =
+            matches!(state.config.shape, Shape::Pool { .. }) && state.config.batch.is_none();
+        let lane = self.lanes.get(index);
+        // A dead letter holds no worker.
+        if is_run && lane.out == lane.letters {
+            state.runs = state.runs.saturating_sub(1);
+        }
+        self.settle_lane(route, index, now);
+    }
+
+    /// Once all that was out of a lane has come back it is queued anew; until then waiting records may follow those
+    /// that are out.
+    pub(crate) fn settle_lane(&mut self, route: RouteId, index: LaneIndex, now: Timestamp) {
         let state = &self.routes[route.index()].config;
         let is_pinned = matches!(state.shape, Shape::Pinned { .. });
         let follows = is_pinned && state.batch.is_none();
-        let is_run = !is_pinned && state.batch.is_none();
         let lane = self.lanes.get_mut(index);
         if lane.out > 0 && lane.failed && is_pinned && mutated(Mutant::ReopenedTooEarly) {
             self.commands.push_back(Command::Reopen {
@@ -307,10 +338,6 @@ impl<P, G: Gate<P>> Core<P, G> {
                 worker: lane.worker,
                 lane: index,
             });
-        }
-        if is_run {
-            let runs = &mut self.routes[route.index()].runs;
-            *runs = runs.saturating_sub(1);
         }
         let lane = self.lanes.get_mut(index);
         if !lane.failed {

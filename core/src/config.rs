@@ -60,6 +60,8 @@ pub struct RouteConfig {
     pub retry: RetryPolicy,
     /// What holds it while its attempts fail, if anything does.
     pub circuit: Option<CircuitPolicy>,
+    /// Whether there is a dead-letter topic. What is to go there and has none is on hold.
+    pub dead_letters: bool,
 }
 
 /// Bounds of what is buffered between the fetch and the end of a record's handler.

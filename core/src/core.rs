@@ -68,6 +68,8 @@ pub(crate) struct Totals {
     pub(crate) bytes: usize,
     /// Records at workers.
     pub(crate) out: usize,
+    /// Dead letters that are being written, those of ended assignments included.
+    pub(crate) letters_out: usize,
     /// The reserve beyond the bounds is used up: everything is paused.
     pub(crate) exhausted: bool,
 }
@@ -202,6 +204,7 @@ impl<P, G: Gate<P>> Core<P, G> {
         partition.ready.clear();
         partition.behind_map.clear();
         partition.behind_limit.clear();
+        partition.letters_waiting = 0;
         self.held.retain(|(held, _), _| *held != slot);
     }
 
@@ -344,28 +347,34 @@ impl<P, G: Gate<P>> Core<P, G> {
         self.totals.records >= bounds.total_records || self.totals.bytes >= bounds.total_bytes
     }
 
-    /// Whether no record of the partition is at a worker under its running assignment.
+    /// Whether no record of the partition is at a worker under its running assignment, and no dead letter of it is
+    /// being written.
     pub fn is_quiet(&self, slot: PartitionSlot) -> bool {
-        self.partitions[slot.index()].out == 0
+        let partition = &self.partitions[slot.index()];
+        partition.out == 0 && partition.letters_out == 0
     }
 
-    /// Whether nothing is at a worker.
+    /// Whether nothing is at a worker, and no dead letter is being written. One that could not be written, and waits
+    /// for its next try, is nothing to wait for.
     pub fn is_all_quiet(&self) -> bool {
-        self.totals.out == 0
+        self.totals.out == 0 && self.totals.letters_out == 0
     }
 
-    /// Whether nothing more will complete before `until` by itself: nothing is at a worker, nothing may run,
-    /// and no retry is due by then, nor the end of a wait for the pace or a circuit.
+    /// Whether nothing more will complete before `until` by itself: nothing is at a worker or being written, nothing
+    /// may run, and no retry is due by then, nor the end of a wait for the pace or a circuit.
     pub fn is_drained(&self, until: Timestamp) -> bool {
         let nothing_ready = || !self.routes.iter().any(|route| route.may_go_on_by(until));
         let nothing_due = || self.retries.next() > until && !self.pacing.frees_partition_by(until);
-        self.totals.out == 0
-            && (self.pacing.holds_all_until(until) || (nothing_ready() && nothing_due()))
+        // A dead letter is no start: it keeps no pace.
+        let no_letter = || self.partitions.iter().all(|part| part.letters_waiting == 0);
+        self.is_all_quiet()
+            && ((self.pacing.holds_all_until(until) && no_letter())
+                || (nothing_ready() && nothing_due()))
     }
 
     /// Whether no record will run before another arrives: what is here, if anything, is on hold or behind it.
     pub fn is_idle(&self) -> bool {
-        self.totals.out == 0
+        self.is_all_quiet()
             && self.routes.iter().all(|route| route.queue.is_empty())
             && self.retries.next() == Timestamp::NEVER
             && self.held.is_empty()

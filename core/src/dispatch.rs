@@ -221,12 +221,18 @@ impl<P, G: Gate<P>> Core<P, G> {
             return;
         };
         let (offset, held, slot) = (front.task.at.offset, front.held, lane.slot);
+        let is_letter = front.letter_tries > 0;
         let partition = &mut self.partitions[slot.index()];
         if held {
             lane.state = LaneState::Held;
         } else if lane.due > now && !mutated(Mutant::RetryNotDue) {
             lane.state = LaneState::Due(lane.due);
             self.retries.push(lane.due, index);
+        } else if is_letter && !self.leases.is_stopping() {
+            lane.state = LaneState::Following;
+            if let Some(waiting) = lane.waiting.pop_front() {
+                self.write_waiting_letter(waiting, now);
+            }
         } else if !partition.map_allows(offset) {
             lane.state = LaneState::BehindMap;
             partition.behind_map.insert(offset, index);
@@ -389,6 +395,7 @@ impl<P, G: Gate<P>> Core<P, G> {
         let front = lane.waiting.front()?;
         let partition = &self.partitions[lane.slot.index()];
         if front.held
+            || front.letter_tries > 0
             || (partition.paused_by_user && !mutated(Mutant::PauseIgnored))
             || !partition.map_allows(front.task.at.offset)
             || !may_start(self.starts_left, &front.task.at)

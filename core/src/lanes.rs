@@ -28,6 +28,8 @@ pub(crate) struct Waiting<P> {
     pub(crate) held: bool,
     /// What the pace has said of this attempt so far.
     pub(crate) passed: u8,
+    /// How often its dead letter could not be written; 0 for a record that is to run.
+    pub(crate) letter_tries: u32,
 }
 
 impl<P> Waiting<P> {
@@ -37,6 +39,7 @@ impl<P> Waiting<P> {
             batch_limit: u32::MAX,
             held: false,
             passed: 0,
+            letter_tries: 0,
         }
     }
 }
@@ -67,8 +70,10 @@ pub(crate) struct Lane<P> {
     pub(crate) state: LaneState,
     pub(crate) waiting: VecDeque<Waiting<P>>,
     pub(crate) returned: Vec<Waiting<P>>,
-    /// Records at workers and not reported.
+    /// Records at workers and not reported, and dead letters of it that are being written.
     pub(crate) out: u32,
+    /// How many of these are dead letters.
+    pub(crate) letters: u32,
     /// Assignment of the records that are out.
     pub(crate) out_epoch: Epoch,
     /// Worker of the records that are out, for a pinned route.
@@ -154,6 +159,7 @@ impl<P> LaneTable<P> {
                     waiting: VecDeque::new(),
                     returned: Vec::new(),
                     out: 0,
+                    letters: 0,
                     out_epoch: Epoch::NONE,
                     worker: WorkerIndex(0),
                     failed: false,

@@ -22,6 +22,7 @@ mod commit;
 mod completion;
 mod config;
 mod core;
+mod dead_letter;
 mod dispatch;
 mod gate;
 mod hand_over;
@@ -51,6 +52,7 @@ pub use command::{
 pub use commit::CommitMark;
 pub use config::{BatchConfig, BufferConfig, CommitConfig, CoreConfig, RouteConfig, Shape};
 pub use core::Core;
+pub use dead_letter::{DeadLetter, LETTER_RETRY};
 pub use gate::{Admission, Gate, OpenGate};
 pub use hand_over::{Item, WorkQueue};
 pub use ids::{Epoch, LaneId, LaneIndex, PartitionSlot, PlanId, RouteId, Timestamp, WorkerIndex};

@@ -68,6 +68,10 @@ pub enum Mutant {
     NothingForgiven,
     /// A record's update does not reach the state of its partition.
     UpdateForgotten,
+    /// A record is complete with the order to write its dead letter.
+    LetterNotAwaited,
+    /// A dead letter that could not be written is not tried again.
+    FailedLetterForgotten,
 }
 
 impl Mutant {
@@ -104,6 +108,8 @@ impl Mutant {
         Mutant::CircuitIgnored,
         Mutant::NothingForgiven,
         Mutant::UpdateForgotten,
+        Mutant::LetterNotAwaited,
+        Mutant::FailedLetterForgotten,
     ];
 }
 

@@ -48,6 +48,10 @@ pub(crate) struct Partition {
     pub(crate) out: usize,
     /// Records whose last attempt has failed, and that stay as they are.
     pub(crate) on_hold: usize,
+    /// Dead letters that are being written.
+    pub(crate) letters_out: usize,
+    /// Dead letters that could not be written and wait for another try.
+    pub(crate) letters_waiting: usize,
     /// By back-pressure: nothing is fetched.
     pub(crate) paused: bool,
     /// By the user: nothing is fetched, and nothing starts.
@@ -75,6 +79,8 @@ impl Partition {
             buffered_bytes: 0,
             out: 0,
             on_hold: 0,
+            letters_out: 0,
+            letters_waiting: 0,
             paused: false,
             paused_by_user: false,
             paced_until: None,

@@ -41,6 +41,9 @@ pub enum Exhausted {
     Hold,
     /// It is passed over, and counts as complete.
     Skip,
+    /// It is written to the route's dead-letter topic, and counts as complete once the broker has acknowledged that.
+    /// Until then its lane waits.
+    DeadLetter,
     /// The member stops.
     Stop,
 }

@@ -31,6 +31,10 @@ pub struct Counters {
     pub exhausted: u64,
     /// Times that a circuit opened because attempts failed.
     pub circuits_opened: u64,
+    /// Records completed by a dead letter.
+    pub dead_letters: u64,
+    /// Times that a dead letter could not be written.
+    pub dead_letters_failed: u64,
     /// Results that came after their assignment had ended.
     pub late_results: u64,
     /// Records taken back from a worker that was busy with another.
@@ -65,6 +69,10 @@ pub struct PartitionStatus {
     pub running: usize,
     /// Records whose last attempt has failed and that are not tried again under this assignment.
     pub on_hold: usize,
+    /// Dead letters that are being written.
+    pub letters_out: usize,
+    /// Dead letters that could not be written and wait for another try.
+    pub letters_waiting: usize,
     /// Whether fetching is paused.
     pub paused: bool,
     /// Whether the user paused it: nothing is fetched, and nothing starts.
@@ -185,6 +193,8 @@ impl<P, G: Gate<P>> Core<P, G> {
                 buffered_bytes: partition.buffered_bytes,
                 running: partition.out,
                 on_hold: partition.on_hold,
+                letters_out: partition.letters_out,
+                letters_waiting: partition.letters_waiting,
                 paused: partition.paused,
                 paused_by_user: partition.paused_by_user,
                 lanes_paced: paced[index],

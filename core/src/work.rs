@@ -79,6 +79,17 @@ pub enum Verdict<P> {
         /// Delay chosen by the handler; the route's retry policy decides where it is `None`.
         after: Option<Duration>,
     },
+    /// The attempt failed, and the handler says that no further one is to be made: what follows is what the route's
+    /// retry policy does with a record whose last attempt has failed.
+    GiveUp {
+        /// Goes wherever the policy says.
+        payload: P,
+    },
+    /// The attempt failed, and the handler says that the record is to be written to the dead-letter topic.
+    DeadLetter {
+        /// Goes into the letter.
+        payload: P,
+    },
     /// The handler asks for the engine to stop; the record stays incomplete.
     Stop {
         /// Goes back to its lane.
@@ -92,6 +103,20 @@ pub enum Verdict<P> {
         /// Goes back to its lane.
         payload: P,
     },
+}
+
+impl<P> Verdict<P> {
+    /// Whether a worker lets nothing more of the record's lane start until it is told to.
+    pub fn closes_lane(&self) -> bool {
+        match self {
+            Verdict::Done | Verdict::DoneWith(_) | Verdict::Skipped => false,
+            Verdict::Failed { .. }
+            | Verdict::GiveUp { .. }
+            | Verdict::DeadLetter { .. }
+            | Verdict::Stop { .. }
+            | Verdict::Returned { .. } => true,
+        }
+    }
 }
 
 /// A task with its verdict.

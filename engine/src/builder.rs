@@ -16,6 +16,7 @@ pub use self::check::BuildError;
 pub(crate) use self::check::in_range;
 use crate::budget::DEFAULT_MEMORY_BUDGET;
 use crate::circuit::Circuit;
+use crate::dead_letters::DeadLetters;
 use crate::engine::{Engine, StartError};
 use crate::kafka::OauthToken;
 use crate::limits::Rate;
@@ -244,6 +245,11 @@ impl Builder {
     /// Stuck calls of the default route in whose place others are made; see [`Route::replace_stuck`].
     pub fn replace_stuck(self, calls: u32) -> Self {
         self.change(move |route| route.replace_stuck(calls))
+    }
+
+    /// The default route's dead letters; see [`Route::dead_letters`].
+    pub fn dead_letters(self, letters: DeadLetters) -> Self {
+        self.change(move |route| route.dead_letters(letters))
     }
 
     /// What follows a failed attempt in the default route; see [`Route::retry`].

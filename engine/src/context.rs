@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use keyway_core::{Epoch, PartitionSlot, Timestamp};
 use keyway_core::{Leases, MAX_SLOTS};
@@ -83,6 +83,18 @@ impl Clock {
         }
     }
 
+    /// Milliseconds since 1970; of a clock that is set by hand, since its start.
+    pub(crate) fn wall_millis(&self) -> i64 {
+        let since = match &self.manual {
+            // Relaxed: as in `now`.
+            Some(nanos) => Duration::from_nanos(nanos.load(Ordering::Relaxed)),
+            None => SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .unwrap_or_default(),
+        };
+        i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+    }
+
     /// Now; never [`Timestamp::ZERO`], which means "not running" beside a worker's queue.
     pub(crate) fn now(&self) -> Timestamp {
         if let Some(nanos) = &self.manual {
@@ -143,6 +155,8 @@ pub(crate) struct Member {
     leases: Arc<Leases>,
     fences: Fences,
     clock: Clock,
+    /// Dead letters tell of failed attempts.
+    keeps_failures: bool,
 }
 
 impl Member {
@@ -155,12 +169,25 @@ impl Member {
             leases,
             fences: Fences::new(),
             clock,
+            keeps_failures: false,
         }
     }
 
     #[cfg(test)]
     pub(crate) fn leases(&self) -> &Arc<Leases> {
         &self.leases
+    }
+
+    /// Whether failed attempts are noted with their record.
+    pub(crate) fn keeping_failures(self, keeps_failures: bool) -> Self {
+        Self {
+            keeps_failures,
+            ..self
+        }
+    }
+
+    pub(crate) fn keeps_failures(&self) -> bool {
+        self.keeps_failures
     }
 
     pub(crate) fn clock(&self) -> &Clock {

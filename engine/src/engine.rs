@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 use keyway_core::{Leases, RouteId};
 
 use crate::context::Member;
+use crate::dead_letters::Writer;
 use crate::health::{ALIVE_WITHIN, Health, NotReady, Pulse};
 use crate::kafka::{ClientError, Source, SourceConfig, TopicPartition};
 use crate::limits::Limits;
 use crate::poll::{
-    Committer, Inbound, InboxSender, Looker, LoopState, Owned, PollLoop, RestorePolicy, Restorer,
-    Tokens, Watch, Which, inbox, panic_text,
+    Committer, Inbound, InboxSender, Letters, Looker, LoopState, Owned, PollLoop, RestorePolicy,
+    Restorer, Tokens, Watch, Which, inbox, panic_text,
 };
 use crate::riders::Texts;
 use crate::route::Route;
@@ -77,7 +78,8 @@ impl Engine {
         let (report_sender, reports) = reports(wake_for_reports);
 
         let leases = Arc::new(Leases::default());
-        let member = Arc::new(Member::new(Arc::clone(&leases)));
+        let member = Member::new(Arc::clone(&leases)).keeping_failures(settings.has_dead_letters());
+        let member = Arc::new(member);
         let runtime = tokio::runtime::Handle::try_current().ok();
         let mut pools = Vec::with_capacity(settings.routes.len());
         let watch = |route: &Route| Watch {
@@ -136,6 +138,10 @@ impl Engine {
         let named = named.filter(|topic| !topic.starts_with('^'));
         let named_topics = named.map(|topic| topic.as_str().into()).collect();
 
+        let letters = settings
+            .has_dead_letters()
+            .then(|| start_letters(&settings, runtime.as_ref(), &member, &sender))
+            .transpose()?;
         let tokens = settings.token_provider.clone().map(|provider| Tokens {
             provider,
             runtime,
@@ -168,6 +174,7 @@ impl Engine {
             looks,
             named_topics,
             owned,
+            letters,
             tokens,
             observer: settings.observer,
             riders: settings.riders,
@@ -316,6 +323,28 @@ impl Engine {
     pub fn abandon(&self) {
         self.inbox.send(Inbound::Abandon);
     }
+}
+
+/// Starts the thread that writes dead letters.
+fn start_letters(
+    settings: &Settings,
+    runtime: Option<&tokio::runtime::Handle>,
+    member: &Arc<Member>,
+    inbox: &InboxSender,
+) -> Result<Letters, StartError> {
+    let client = &settings.client.client;
+    let writer = Writer::open(
+        client.clone(),
+        settings.token_provider.clone(),
+        runtime.cloned(),
+        Arc::clone(member),
+        settings.observer.clone(),
+        inbox.clone(),
+    )?;
+    Ok(Letters {
+        jobs: writer.start().map_err(StartError::Threads)?,
+        group: client.get("group.id").unwrap_or_default().into(),
+    })
 }
 
 impl Drop for Engine {

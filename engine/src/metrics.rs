@@ -21,6 +21,10 @@ pub const RECORDS_SKIPPED_COMPLETE: &str = "keyway_records_skipped_complete_tota
 pub const ATTEMPTS_FAILED: &str = "keyway_attempts_failed_total";
 /// Records whose last attempt failed.
 pub const RECORDS_EXHAUSTED: &str = "keyway_records_exhausted_total";
+/// Records completed by a dead letter.
+pub const DEAD_LETTERS: &str = "keyway_dead_letters_total";
+/// Times that a dead letter could not be written; it is tried again.
+pub const DEAD_LETTER_FAILURES: &str = "keyway_dead_letter_failures_total";
 /// Results dropped because their assignment had ended.
 pub const LATE_RESULTS: &str = "keyway_late_results_total";
 /// Commit requests acknowledged for at least one partition.
@@ -65,6 +69,8 @@ pub const RECORDS_BUFFERED: &str = "keyway_records_buffered";
 pub const BYTES_BUFFERED: &str = "keyway_bytes_buffered";
 /// Records handed to workers.
 pub const RECORDS_RUNNING: &str = "keyway_records_running";
+/// Records whose dead letter is not acknowledged yet: being written, or waiting for another try.
+pub const DEAD_LETTERS_OPEN: &str = "keyway_dead_letters_open";
 /// Partitions whose records above the highest complete one wait for the hole map to shrink.
 pub const PARTITIONS_BLOCKED_BY_MAP: &str = "keyway_partitions_blocked_by_map";
 /// Partitions of which nothing is fetched, or nothing above the highest complete offset starts. Label `reason`: user,
@@ -126,6 +132,12 @@ impl Published {
             (ATTEMPTS_FAILED, now.failed, last.failed),
             (RECORDS_EXHAUSTED, now.exhausted, last.exhausted),
             (CIRCUITS_OPENED, now.circuits_opened, last.circuits_opened),
+            (DEAD_LETTERS, now.dead_letters, last.dead_letters),
+            (
+                DEAD_LETTER_FAILURES,
+                now.dead_letters_failed,
+                last.dead_letters_failed,
+            ),
             (LATE_RESULTS, now.late_results, last.late_results),
             (COMMITS, now.commits, last.commits),
             (METADATA_STRIPPED, now.maps_stripped, last.maps_stripped),
@@ -188,6 +200,10 @@ fn loads(status: &Status) {
         (PARTITIONS_PACED, paced.count()),
         (LANES_PACED, parts.map(|part| part.lanes_paced).sum()),
         (ROUTES_HELD, status.routes.iter().filter(held).count()),
+        (
+            DEAD_LETTERS_OPEN,
+            status.dead_letters_being_written + status.dead_letters_waiting,
+        ),
         (RETRIES_WAITING, status.retries),
         (RETRIES_DUE, status.retries_due),
         (CALLS_STUCK, status.stuck),

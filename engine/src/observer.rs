@@ -5,8 +5,8 @@ use crate::record::Record;
 
 /// Is told what happens to records and partitions, at the moment it happens.
 ///
-/// The methods are called on the workers' threads, the poll thread and the committer's thread, several at the
-/// same time, and whoever calls waits for the return: they must be fast and must not wait for the engine. A
+/// The methods are called on the workers' threads, the poll thread and those of the committer and of dead letters,
+/// several at the same time, and whoever calls waits for the return: they must be fast and must not wait for the engine. A
 /// panic in one is logged and changes nothing, except that one in [`started`](Self::started) fails the
 /// attempt.
 pub trait Observer: Send + Sync + 'static {
@@ -21,9 +21,15 @@ pub trait Observer: Send + Sync + 'static {
         let _ = record;
     }
 
-    /// The record is passed over, by its handler or after its last attempt, and counts as complete; a kind of [`done`](Self::done) unless
-    /// overridden.
+    /// The record is passed over, by its handler or after its last attempt, and counts as complete; a kind of
+    /// [`done`](Self::done) unless overridden.
     fn skipped(&self, record: &Record) {
+        self.done(record);
+    }
+
+    /// The broker has acknowledged the record's dead letter, and it counts as complete; a kind of [`done`](Self::done)
+    /// unless overridden. Comes before anything can follow from it.
+    fn dead(&self, record: &Record) {
         self.done(record);
     }
 

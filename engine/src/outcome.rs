@@ -17,7 +17,7 @@ impl Reason {
 
     /// The reason that an error gives. The alternate form makes error types that can do so (`anyhow`) name
     /// their causes too.
-    fn of(error: impl fmt::Display) -> Self {
+    pub(crate) fn of(error: impl fmt::Display) -> Self {
         Self(format!("{error:#}").into())
     }
 }
@@ -64,13 +64,14 @@ impl fmt::Debug for Reason {
 /// use keyway::{Outcome, Record};
 ///
 /// # #[derive(Debug)]
-/// enum ChargeError { Busy, AlreadyCharged, WrongKey, Other(String) }
+/// enum ChargeError { Busy, AlreadyCharged, Malformed, WrongKey, Other(String) }
 ///
 /// impl ChargeError {
 ///     fn outcome(self) -> Outcome {
 ///         match self {
 ///             Self::Busy => Outcome::Retry { after: Some(Duration::from_secs(30)) },
 ///             Self::AlreadyCharged => Outcome::Skip,
+///             Self::Malformed => Outcome::DeadLetter("no order in there".into()),
 ///             Self::WrongKey => Outcome::Stop("no record can be charged with this key".into()),
 ///             Self::Other(error) => Outcome::Failed(error.into()),
 ///         }
@@ -101,6 +102,14 @@ pub enum Outcome {
     /// As [`Outcome::Retry`] after the policy's delay, with the reason for the log and the
     /// [`Observer`](crate::Observer).
     Failed(Reason),
+    /// The attempt failed, and no further one is worth making: what follows is what the route's
+    /// [`Retry`](crate::Retry) does after a last attempt. Until it says otherwise that is
+    /// [`Exhausted::Hold`](crate::Exhausted::Hold).
+    GiveUp(Reason),
+    /// The attempt failed, and the record is to be written to the route's dead-letter topic
+    /// ([`Route::dead_letters`](crate::Route::dead_letters)). It counts as complete once the broker has acknowledged
+    /// that; its lane waits until then. Where the route has no such topic the record is on hold.
+    DeadLetter(Reason),
     /// Pass over it: it counts as complete.
     Skip,
     /// Stop the engine. The record stays incomplete, and is the first to run at the next start.

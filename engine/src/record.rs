@@ -12,7 +12,7 @@
 //! so that a record on the synchronous path costs no allocation and no reference count.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use keyway_core::TaskRef;
 use keyway_core::{Epoch, PartitionSlot};
@@ -26,14 +26,34 @@ use crate::kafka::{NativeRecord, Timestamp};
 /// a reference of its own, to give back to the core if the attempt fails.
 pub(crate) enum Message {
     Owned(NativeRecord),
-    Shared(Arc<NativeRecord>),
+    Shared(Arc<SharedRecord>),
 }
+
+/// A record that several hold, with what went wrong with it.
+pub(crate) struct SharedRecord {
+    native: NativeRecord,
+    /// Kept where a dead letter may be asked for its story.
+    failures: Mutex<Option<Box<Failures>>>,
+}
+
+/// The failed attempts at a record, as far as its dead letter tells of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Failures {
+    /// Milliseconds since 1970.
+    pub(crate) first_at: i64,
+    pub(crate) last_at: i64,
+    /// What the last one gave as its reason.
+    pub(crate) error: Box<str>,
+}
+
+/// Most bytes kept of an error's text: what a person reads, and little enough for a million records that wait.
+const LONGEST_ERROR: usize = 4_096;
 
 impl Message {
     fn native(&self) -> &NativeRecord {
         match self {
             Message::Owned(native) => native,
-            Message::Shared(native) => native,
+            Message::Shared(shared) => &shared.native,
         }
     }
 
@@ -45,12 +65,52 @@ impl Message {
         self.native().key()
     }
 
-    pub(crate) fn into_shared(self) -> Arc<NativeRecord> {
+    pub(crate) fn into_shared(self) -> Arc<SharedRecord> {
         match self {
-            Message::Owned(native) => Arc::new(native),
-            Message::Shared(native) => native,
+            Message::Owned(native) => Arc::new(SharedRecord {
+                native,
+                failures: Mutex::new(None),
+            }),
+            Message::Shared(shared) => shared,
         }
     }
+
+    /// Notes a failed attempt, for the record's dead letter.
+    pub(crate) fn with_failure(self, at: i64, error: &str) -> Self {
+        let shared = self.into_shared();
+        {
+            let mut failures = lock(&shared.failures);
+            let first_at = failures.as_ref().map_or(at, |failures| failures.first_at);
+            *failures = Some(Box::new(Failures {
+                first_at,
+                last_at: at,
+                error: shortened(error, LONGEST_ERROR).into(),
+            }));
+        }
+        Message::Shared(shared)
+    }
+
+    /// What was noted of its failed attempts.
+    pub(crate) fn failures(&self) -> Option<Failures> {
+        match self {
+            Message::Owned(_) => None,
+            Message::Shared(shared) => lock(&shared.failures).as_deref().cloned(),
+        }
+    }
+}
+
+fn lock(failures: &Mutex<Option<Box<Failures>>>) -> MutexGuard<'_, Option<Box<Failures>>> {
+    // Nothing of a user runs under the lock.
+    failures.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The longest part of `text` of at most `most` bytes.
+fn shortened(text: &str, most: usize) -> &str {
+    let mut end = text.len().min(most);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
 }
 
 impl fmt::Debug for Message {
@@ -97,6 +157,11 @@ impl Record {
             slot: at.slot,
             attempt: at.attempt,
         }
+    }
+
+    /// What was noted of its failed attempts.
+    pub(crate) fn failures(&self) -> Option<Failures> {
+        self.message.failures()
     }
 
     /// Gives back what was lent.

@@ -92,6 +92,14 @@ impl Retry {
         self
     }
 
+    /// What follows when no further attempt is made, without a limit of their number: for records that a handler gives
+    /// up ([`Outcome::GiveUp`](crate::Outcome::GiveUp)), those that can't be decoded ([`decode`](crate::decode)) among
+    /// them. Default: [`Exhausted::Hold`].
+    pub const fn then(mut self, exhausted: Exhausted) -> Self {
+        self.policy.exhausted = exhausted;
+        self
+    }
+
     pub(crate) fn policy(&self) -> RetryPolicy {
         RetryPolicy {
             attempts: self.attempts.and_then(NonZeroU32::new),

@@ -9,6 +9,7 @@ use std::time::Duration;
 use keyway_core::{BatchConfig, Ordering, RouteConfig};
 
 use crate::circuit::Circuit;
+use crate::dead_letters::DeadLetters;
 use crate::handler::Handler;
 use crate::limits::{MOST_CALLS, MOST_THREADS, Rate, TopicRates};
 use crate::outcome::{BatchOutcome, Outcome};
@@ -44,6 +45,7 @@ pub struct Route {
     pub(crate) rates: TopicRates,
     pub(crate) stuck_after: Duration,
     pub(crate) replace_stuck: u32,
+    pub(crate) dead_letters: Option<DeadLetters>,
 }
 
 /// How long a call may take before it counts as stuck, unless the route says otherwise: longer than the timeouts that
@@ -71,6 +73,7 @@ impl Route {
             rates: TopicRates::default(),
             stuck_after: DEFAULT_STUCK_AFTER,
             replace_stuck: DEFAULT_REPLACE_STUCK,
+            dead_letters: None,
         }
     }
 
@@ -201,6 +204,19 @@ impl Route {
         self
     }
 
+    /// Where records go that are to be dead letters, by the [`Retry`] policy after their last attempt
+    /// ([`Exhausted::DeadLetter`](crate::Exhausted::DeadLetter)) or at once by the handler's choice
+    /// ([`Outcome::DeadLetter`]). Default: nowhere.
+    ///
+    /// While a letter is written its lane waits and no worker is held. Where it can't be written (the topic is missing,
+    /// refuses it, or no broker answers) the record stays incomplete, its lane waits, and the letter is tried again
+    /// for ever, after half a second at first and half a minute in the end; the
+    /// [`Status`](crate::Status) shows it.
+    pub fn dead_letters(mut self, letters: DeadLetters) -> Self {
+        self.dead_letters = Some(letters);
+        self
+    }
+
     /// How long a call of an async handler may take: after that its future is dropped, where it waits, and the
     /// attempt has failed. Default: no limit. For async handlers only, since a call on a thread can't be broken off;
     /// the tokio runtime needs its time enabled.
@@ -245,6 +261,7 @@ impl Route {
             batch: self.handler.is_batch().then_some(self.batch),
             retry: self.retry.policy(),
             circuit: self.circuit.map(|circuit| circuit.policy()),
+            dead_letters: self.dead_letters.is_some(),
         }
     }
 }
@@ -270,6 +287,7 @@ impl fmt::Debug for Route {
             .field("rates", &self.rates)
             .field("stuck_after", &self.stuck_after)
             .field("replace_stuck", &self.replace_stuck)
+            .field("dead_letters", &self.dead_letters)
             .finish()
     }
 }

@@ -91,6 +91,14 @@ impl fmt::Debug for Settings {
     }
 }
 
+/// Whether a topic is among those subscribed to, by its name or by a pattern.
+pub(crate) fn subscribes(subscription: &[String], topic: &str) -> bool {
+    subscription.iter().any(|wanted| {
+        let matches = || regex::Regex::new(wanted).is_ok_and(|pattern| pattern.is_match(topic));
+        wanted == topic || (wanted.starts_with('^') && matches())
+    })
+}
+
 impl Settings {
     /// The state machine for these settings.
     pub(crate) fn core(&self, leases: Arc<Leases>) -> Core<Message> {
@@ -124,10 +132,12 @@ impl Settings {
 
     /// Whether a topic's records come to this engine.
     pub(crate) fn subscribes(&self, topic: &str) -> bool {
-        self.subscription.iter().any(|wanted| {
-            let matches = || regex::Regex::new(wanted).is_ok_and(|pattern| pattern.is_match(topic));
-            wanted == topic || (wanted.starts_with('^') && matches())
-        })
+        subscribes(&self.subscription, topic)
+    }
+
+    /// Whether any route has dead letters.
+    pub(crate) fn has_dead_letters(&self) -> bool {
+        self.routes.iter().any(|route| route.dead_letters.is_some())
     }
 
     /// The table of partitions for these settings; `seed` is that of the lanes' hashes.
@@ -141,6 +151,10 @@ impl Settings {
             self.routes
                 .iter()
                 .map(|route| route.lanes.clone())
+                .collect(),
+            self.routes
+                .iter()
+                .map(|route| Some(route.dead_letters.as_ref()?.shared_topic()))
                 .collect(),
             by_topic,
             self.default_route.map(|route| RouteId(route as u16)),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::circuit::CircuitStatus;
 use crate::health::Health;
-use crate::kafka::TopicPartition;
+use crate::kafka::{ClientError, TopicPartition};
 
 /// The engine at one moment, at most a quarter of a second ago.
 #[derive(Clone, Debug, Default)]
@@ -48,6 +48,14 @@ pub struct Status {
     pub completed: u64,
     /// Attempts that failed since the start.
     pub failed: u64,
+    /// Records completed by a dead letter since the start.
+    pub dead_letters: u64,
+    /// Records whose dead letter is being written.
+    pub dead_letters_being_written: usize,
+    /// Records whose dead letter could not be written and waits for its next try.
+    pub dead_letters_waiting: usize,
+    /// Why the last of these could not; cleared when a letter was written, or none waits any more.
+    pub dead_letter_error: Option<ClientError>,
     /// Commit requests acknowledged since the start.
     pub commits: u64,
     /// Characters that the broker takes beside an offset, as far as known.
@@ -101,6 +109,8 @@ pub struct PartitionStatus {
     /// Records whose last attempt has failed, and that are not tried again under this assignment
     /// ([`Exhausted::Hold`](crate::Exhausted::Hold)).
     pub on_hold: usize,
+    /// Records whose dead letter is not acknowledged yet: being written, or waiting for another try. Their keys wait.
+    pub dead_letters: usize,
     /// Whether fetching is paused by back-pressure.
     pub paused: bool,
     /// Whether [`Engine::pause`](crate::Engine::pause) holds it.

@@ -9,6 +9,7 @@ mod batches;
 mod circuit;
 mod commits;
 mod configuration;
+mod dead_letters;
 mod embedding;
 mod ends;
 mod handlers;

@@ -223,6 +223,7 @@ impl Run {
 pub(crate) enum Event {
     Started(RecordId, Vec<u8>, u32),
     Done(RecordId),
+    Dead(RecordId),
     Failed(RecordId, String),
     Assigned(TopicPartition),
     Revoked(TopicPartition),
@@ -328,7 +329,7 @@ impl Seen {
                         panic!("{id} after {before:?}:\n{story}");
                     }
                 }
-                Event::Failed(id, _) => {
+                Event::Failed(id, _) | Event::Dead(id) => {
                     inside.remove(&lanes[&id]);
                 }
                 _ => {}
@@ -340,7 +341,9 @@ impl Seen {
     fn story(&self, of: impl Fn(&RecordId) -> bool) -> String {
         let events = self.events();
         let picked = events.iter().filter(|event| match event {
-            Event::Started(id, ..) | Event::Done(id) | Event::Failed(id, _) => of(id),
+            Event::Started(id, ..) | Event::Done(id) | Event::Dead(id) | Event::Failed(id, _) => {
+                of(id)
+            }
             _ => true,
         });
         let lines: Vec<_> = picked.map(|event| format!("{event:?}")).collect();
@@ -362,6 +365,10 @@ impl Observer for Seen {
 
     fn done(&self, record: &Record) {
         self.note(Event::Done(record.id()));
+    }
+
+    fn dead(&self, record: &Record) {
+        self.note(Event::Dead(record.id()));
     }
 
     fn failed(&self, record: &Record, error: &str) {

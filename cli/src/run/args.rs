@@ -4,13 +4,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use keyway::{Rate, Retry};
+use keyway::Rate;
 use keyway_rider::RiderBytes;
 
 use super::generate::Generate;
 use super::handlers::HandlerKind;
 use crate::properties::Properties;
-use crate::units;
+use crate::units::{self, Retries};
 
 /// The value of --brokers that stands for a broker inside the process.
 pub(super) const MOCK: &str = "mock";
@@ -53,9 +53,15 @@ pub(crate) struct Args {
     pub(super) handler: HandlerKind,
 
     /// How failed attempts are made again: the first delay, how much longer each further one is, the longest, and the
-    /// most attempts (0 for no limit), after which the record stays incomplete and its key waits [default: 1s,2,1m,0]
+    /// most attempts (0 for no limit), after which the record stays incomplete and its key waits, or goes where
+    /// --dead-letter says [default: 1s,2,1m,0]
     #[arg(long, value_name = "INITIAL,FACTOR,MAX,ATTEMPTS", value_parser = units::retry)]
-    pub(super) retry: Option<Retry>,
+    pub(super) retry: Option<Retries>,
+
+    /// Write a record to this topic after its last attempt, as --retry counts them, with its story in headers that begin
+    /// with keyway.dlq; it is complete when the broker has acknowledged that
+    #[arg(long, value_name = "TOPIC", requires = "retry")]
+    pub(super) dead_letter: Option<String>,
 
     /// Start at most N records a second, all partitions together
     #[arg(long, value_name = "N/s", value_parser = units::rate)]

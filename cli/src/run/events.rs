@@ -126,6 +126,10 @@ impl Observer for EventLog {
         self.record("done", record, None);
     }
 
+    fn dead(&self, record: &Record) {
+        self.record("dead", record, None);
+    }
+
     fn failed(&self, record: &Record, error: &str) {
         self.record("failed", record, Some(error));
     }

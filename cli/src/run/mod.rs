@@ -19,7 +19,7 @@ mod watch;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use keyway::{BuildError, Engine, Keyway, StartError};
+use keyway::{BuildError, DeadLetters, Engine, Exhausted, Keyway, Route, StartError};
 
 pub(crate) use args::Args;
 use args::Ordering;
@@ -57,10 +57,7 @@ fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
         Ordering::Partition => keyway::Ordering::Partition,
         Ordering::Unordered => keyway::Ordering::Unordered,
     });
-    let route = match args.retry {
-        Some(retry) => route.retry(retry),
-        None => route,
-    };
+    let route = with_retry(args, route)?;
     let mut builder = Keyway::builder(client)
         .topics(topics)
         .route(route)
@@ -92,6 +89,24 @@ fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     };
     let end = watch.until_end();
     Ok(summary::conclude(&end, &engine.status(), &gauge))
+}
+
+/// What follows a failed attempt, and the last one.
+fn with_retry(args: &Args, route: Route) -> Result<Route, Refusal> {
+    let Some(retry) = args.retry else {
+        return Ok(route);
+    };
+    let Some(topic) = &args.dead_letter else {
+        return Ok(route.retry(retry.policy));
+    };
+    if retry.attempts == 0 {
+        return Err(Refusal::BadInput(
+            "--dead-letter needs a limit of attempts: the last number of --retry".to_owned(),
+        ));
+    }
+    Ok(route
+        .retry(retry.policy.then(Exhausted::DeadLetter))
+        .dead_letters(DeadLetters::headers(topic)))
 }
 
 fn start(builder: keyway::Builder) -> Result<Engine, Refusal> {

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use keyway_core::{
     Arrival, BatchConfig, BufferConfig, CircuitState, Command, CommitAnswer, CommitConfig,
-    CommitFinished, CommitPlan, Core, CoreConfig, Epoch, Finished, Gate, LaneIndex, LaneNames,
-    Leases, OpenGate, Ordering, PartitionAnswer, PartitionSlot, Report, Restored, RetryPolicy,
-    RiderSource, RouteConfig, RouteId, Shape, StopCause, Task, Timestamp, Verdict, Work,
-    WorkerIndex,
+    CommitFinished, CommitPlan, Core, CoreConfig, DeadLetter, Epoch, Finished, Gate, LaneIndex,
+    LaneNames, Leases, OpenGate, Ordering, PartitionAnswer, PartitionSlot, Report, Restored,
+    RetryPolicy, RiderSource, RouteConfig, RouteId, Shape, StopCause, Task, Timestamp, Verdict,
+    Work, WorkerIndex,
 };
 use keyway_offsets::{HoleMap, Limits, Offset, OffsetRange};
 use keyway_rider::{CommitMap, Offer, Rider, StateFault};
@@ -30,6 +30,7 @@ pub fn config(shape: Shape) -> CoreConfig {
             batch: None,
             retry: RetryPolicy::fixed(RETRY_DELAY),
             circuit: None,
+            dead_letters: true,
         }],
         limits: Limits::default(),
         buffers: BufferConfig::default(),
@@ -98,6 +99,8 @@ pub struct World<G: Gate<u64> = OpenGate> {
     pub states_lost: Vec<(i64, StateFault)>,
     /// Offsets that were passed over, with the attempts made.
     pub passed_over: Vec<(i64, u32)>,
+    /// Dead letters that are being written, by slot and offset.
+    pub letters: BTreeMap<(u32, i64), DeadLetter<u64>>,
     /// Time that each attempt is said to have taken.
     pub took: Duration,
     pub epochs: Vec<Epoch>,
@@ -144,6 +147,7 @@ impl<G: Gate<u64>> World<G> {
             restored_rider: Rider::None,
             states_lost: Vec::new(),
             passed_over: Vec::new(),
+            letters: BTreeMap::new(),
             took: FAST,
             epochs: vec![Epoch::NONE; partitions as usize],
             names: LaneNames::new(1),
@@ -235,6 +239,12 @@ impl<G: Gate<u64>> World<G> {
                 Command::PassedOver { at, payload } => {
                     assert_eq!(payload, at.offset.get() as u64);
                     self.passed_over.push((at.offset.get(), at.attempt));
+                }
+                Command::WriteDeadLetter(letter) => {
+                    assert_eq!(letter.payload, letter.at.offset.get() as u64);
+                    let place = (letter.at.slot.0, letter.at.offset.get());
+                    let twice = self.letters.insert(place, letter);
+                    assert!(twice.is_none(), "{place:?} is written twice at once");
                 }
                 Command::StateLost { offset, fault, .. } => {
                     self.states_lost.push((offset.get(), fault));
@@ -341,6 +351,35 @@ impl<G: Gate<u64>> World<G> {
             payload,
             after: None,
         });
+    }
+
+    /// The handler wants the record of slot 0 in the dead-letter topic.
+    pub fn bury(&mut self, offset: i64) {
+        self.end_at(0, &[offset], false, |payload| Verdict::DeadLetter {
+            payload,
+        });
+    }
+
+    /// Offsets of slot 0 whose dead letters are being written, with the try at it.
+    pub fn writing(&self) -> Vec<(i64, u32)> {
+        let of_slot = self.letters.iter().filter(|((slot, _), _)| *slot == 0);
+        of_slot
+            .map(|((_, offset), letter)| (*offset, letter.tries))
+            .collect()
+    }
+
+    /// The broker acknowledges a dead letter of slot 0.
+    pub fn written(&mut self, offset: i64) {
+        let letter = self.letters.remove(&(0, offset)).expect("being written");
+        self.core.dead_letter_written(letter.at, self.now);
+        self.pump();
+    }
+
+    /// A dead letter of slot 0 can't be written.
+    pub fn not_written(&mut self, offset: i64) {
+        let letter = self.letters.remove(&(0, offset)).expect("being written");
+        self.core.dead_letter_failed(letter, self.now);
+        self.pump();
     }
 
     pub fn give_back(&mut self, offsets: &[i64]) {

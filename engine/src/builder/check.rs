@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use keyway_core::CommitConfig;
+use keyway_core::{CommitConfig, Exhausted};
 use keyway_offsets::{Limits, ThresholdRatio};
 
 use super::{Builder, Keyway};
@@ -13,7 +13,7 @@ use crate::kafka::{ConfigError, StartWish, prepare};
 use crate::limits::check_calls;
 use crate::riders::{RiderSettings, Riders};
 use crate::route::Route;
-use crate::settings::{CommitMode, Settings, StartAt};
+use crate::settings::{CommitMode, Settings, StartAt, subscribes};
 
 /// Why a configuration was refused.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -41,6 +41,19 @@ pub enum BuildError {
     /// A handler that is no future was given a timeout.
     #[error("`timeout` needs an async handler: a call on a thread can't be broken off")]
     TimeoutOfThread,
+    /// Records are to be dead letters after their last attempt, and there is no topic for them.
+    #[error(
+        "`Exhausted::DeadLetter` without a dead-letter topic: name one with `dead_letters(DeadLetters::headers(..))`"
+    )]
+    NoDeadLetterTopic,
+    /// The dead-letter topic is consumed by the same engine, so each letter would come back as a record.
+    #[error(
+        "the dead-letter topic `{topic}` is among the topics to consume: name another one, or a pattern that leaves it out"
+    )]
+    DeadLettersConsumed {
+        /// The topic.
+        topic: String,
+    },
     /// Two sources of riders were given.
     #[error("two sources of riders: give one of `rider` and `rider_state`")]
     TwoRiders,
@@ -76,6 +89,7 @@ impl Builder {
     pub fn build(mut self) -> Result<Keyway, BuildError> {
         let (routes, topic_routes, default_route) = self.take_routes()?;
         let subscription = self.subscription(&topic_routes)?;
+        check_dead_letters(&routes, &subscription)?;
         let budget = self.checked_budget()?;
         let mut buffers = budget.buffers();
         if let Some(records) = self.partition_records {
@@ -294,6 +308,36 @@ impl Builder {
         )?;
         Ok(Limits::new(self.metadata_limit, ratio).with_max_window(self.max_window))
     }
+}
+
+fn check_dead_letters(routes: &[Route], subscription: &[String]) -> Result<(), BuildError> {
+    for route in routes {
+        let Some(letters) = &route.dead_letters else {
+            if route.retry.policy().exhausted == Exhausted::DeadLetter {
+                return Err(BuildError::NoDeadLetterTopic);
+            }
+            continue;
+        };
+        let topic = letters.topic();
+        in_range(
+            "dead_letters",
+            topic,
+            is_topic_name(topic),
+            "a topic's name: 1 to 249 of a-z, A-Z, 0-9, `.`, `_` and `-`",
+        )?;
+        if subscribes(subscription, topic) {
+            return Err(BuildError::DeadLettersConsumed {
+                topic: topic.to_owned(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// What brokers take for a topic's name.
+fn is_topic_name(name: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    (1..=249).contains(&name.len()) && name != "." && name != ".." && name.bytes().all(fits)
 }
 
 pub(crate) fn in_range(

@@ -181,6 +181,81 @@ pub(crate) fn prepare(config: &ClientConfig, prefetch: Prefetch) -> Result<Prepa
     Ok(Prepared { client, start })
 }
 
+/// What librdkafka's list of properties marks as the consumer's alone: a producer would only warn about them.
+const OF_CONSUMERS: &[&str] = &[
+    "auto.commit.enable",
+    "auto.commit.interval.ms",
+    "auto.offset.reset",
+    "check.crcs",
+    "consume.callback.max.messages",
+    "coordinator.query.interval.ms",
+    "enable.auto.commit",
+    "enable.auto.offset.store",
+    "enable.partition.eof",
+    "fetch.error.backoff.ms",
+    "fetch.max.bytes",
+    "fetch.message.max.bytes",
+    "fetch.min.bytes",
+    "fetch.queue.backoff.ms",
+    "fetch.wait.max.ms",
+    "group.id",
+    "group.instance.id",
+    "group.protocol",
+    "group.protocol.type",
+    "group.remote.assignor",
+    "heartbeat.interval.ms",
+    "isolation.level",
+    "max.partition.fetch.bytes",
+    "max.poll.interval.ms",
+    "offset.store.method",
+    "offset.store.path",
+    "offset.store.sync.interval.ms",
+    "partition.assignment.strategy",
+    "queued.max.messages.kbytes",
+    "queued.min.messages",
+    "session.timeout.ms",
+];
+
+/// What would take from a letter what it promises, or has nobody who reads it.
+const NOT_OF_LETTERS: &[&str] = &[
+    "acks",
+    "enable.gapless.guarantee",
+    "enable.idempotence",
+    "request.required.acks",
+    "statistics.interval.ms",
+    "transactional.id",
+];
+
+/// What the engine sets for its producer unless the application has, under either name.
+const OF_LETTERS: &[(&str, Option<&str>, &str)] = &[
+    // Long enough for the election of a leader. After it the letter counts as failed, and is tried again.
+    ("message.timeout.ms", Some("delivery.timeout.ms"), "30000"),
+    // So long a topic may be unknown before it is called missing.
+    ("topic.metadata.propagation.max.ms", None, "5000"),
+    // The broker's limit is the one that counts: 100 MB, as much as a record can have come in with.
+    ("message.max.bytes", None, "100000000"),
+    // Equal keys to equal partitions, where Java's clients put them too.
+    ("partitioner", None, "murmur2_random"),
+];
+
+/// The configuration of the engine's producer, from its consumer's: the same brokers and rights, and what an
+/// application has set for a producer among them.
+pub(super) fn producer_config(member: &ClientConfig) -> ClientConfig {
+    let mut config = member.clone();
+    for property in OF_CONSUMERS.iter().chain(NOT_OF_LETTERS) {
+        config.remove(property);
+    }
+    config.set("enable.idempotence", "true");
+    for (property, alias, value) in OF_LETTERS {
+        let is_chosen = config.get(property).is_some()
+            || alias.is_some_and(|alias| config.get(alias).is_some());
+        if !is_chosen {
+            config.set(*property, *value);
+        }
+    }
+    config
+}
+
 fn start_wish(config: &ClientConfig) -> Result<Option<StartWish>, ConfigError> {
     let Some(value) = config.get("auto.offset.reset") else {
         return Ok(None);

@@ -53,6 +53,8 @@ pub enum MockRequest {
     Heartbeat,
     /// Leaving a group.
     LeaveGroup,
+    /// Asking for the identity of an idempotent producer.
+    InitProducerId,
 }
 
 impl MockRequest {
@@ -68,6 +70,7 @@ impl MockRequest {
             Self::JoinGroup => 11,
             Self::Heartbeat => 12,
             Self::LeaveGroup => 13,
+            Self::InitProducerId => 22,
         }
     }
 }
@@ -92,10 +95,14 @@ pub enum MockFault {
     RebalanceInProgress,
     /// OFFSET_METADATA_TOO_LARGE.
     MetadataTooLarge,
+    /// MSG_SIZE_TOO_LARGE.
+    MessageTooLarge,
     /// GROUP_AUTHORIZATION_FAILED.
     GroupDenied,
     /// TOPIC_AUTHORIZATION_FAILED.
     TopicDenied,
+    /// CLUSTER_AUTHORIZATION_FAILED.
+    ClusterDenied,
     /// FENCED_INSTANCE_ID.
     FencedInstance,
     /// OFFSET_OUT_OF_RANGE.
@@ -115,7 +122,9 @@ impl MockFault {
             Self::UnknownMember => Rd::RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID,
             Self::RebalanceInProgress => Rd::RD_KAFKA_RESP_ERR_REBALANCE_IN_PROGRESS,
             Self::MetadataTooLarge => Rd::RD_KAFKA_RESP_ERR_OFFSET_METADATA_TOO_LARGE,
+            Self::MessageTooLarge => Rd::RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE,
             Self::GroupDenied => Rd::RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED,
+            Self::ClusterDenied => Rd::RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED,
             Self::TopicDenied => Rd::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED,
             Self::FencedInstance => Rd::RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID,
             Self::OffsetOutOfRange => Rd::RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE,

@@ -20,6 +20,7 @@
 //! - `source` what the poll thread owns; `rebalance` its share in an assignment's life; `positions`
 //!   what was delivered, and two faults of librdkafka mended
 //! - `group` what other threads may ask and commit; `admin` what somebody may who is no member
+//! - `producer` what the engine itself writes
 //! - `record` what a record gives; `token` what it shows to a broker that asks for OAUTHBEARER;
 //!   `native` all unsafe code
 //! - `config` which properties an application may set, `errors` and `statistics` what comes back
@@ -42,6 +43,7 @@ mod log;
 mod mock;
 mod native;
 mod positions;
+mod producer;
 mod rebalance;
 mod record;
 mod source;
@@ -61,7 +63,8 @@ pub(crate) use errors::CommitCode;
 pub use errors::{ClientError, DeniedWhat, ErrorCode};
 pub(crate) use group::{CommitAnswer, CommitOffset, Committed, GroupClient, LogRange, NotSent};
 pub use mock::{MockBroker, MockError, MockFault, MockRequest};
-pub(crate) use native::{Description, NativeRecord};
+pub(crate) use native::{Description, NativeRecord, Outgoing};
+pub(crate) use producer::{Producer, ProducerEvent, ProducerTokens};
 pub(crate) use record::{PartitionToken, RecordParts, Timestamp};
 pub(crate) use source::{Source, SourceConfig, SourceEvent, Start};
 pub use token::OauthToken;

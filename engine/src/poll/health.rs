@@ -8,7 +8,7 @@ use keyway_core::Timestamp;
 use super::look::{Identified, Look};
 use super::{PollLoop, log_refusal};
 use crate::health::{Health, NotReady};
-use crate::kafka::TopicPartition;
+use crate::kafka::{ClientError, TopicPartition};
 use crate::status::RouteStatus;
 
 impl PollLoop {
@@ -74,6 +74,12 @@ impl PollLoop {
         }
         let is_own = |partition: &TopicPartition| self.slots.is_assigned(partition);
         not_ready.extend(self.state.denials.reasons(is_own, now));
+        if let Some((error @ ClientError::Denied { .. }, since)) = self.letter_error(core) {
+            not_ready.push(NotReady::Denied {
+                error: error.clone(),
+                lasting: now.since(*since),
+            });
+        }
         let denied: Vec<_> = core
             .partitions
             .iter()

@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender};
-use keyway_core::CommitFinished;
+use keyway_core::{CommitFinished, DeadLetter, TaskRef};
 
 use super::look::Identified;
 use super::pauses::Which;
 use super::restore::RestoreAnswer;
+use crate::kafka::ClientError;
 use crate::limits::Change;
+use crate::record::Message;
 use crate::stop::CommitError;
 use crate::workers::Wake;
 
@@ -32,6 +34,14 @@ pub(crate) enum Inbound {
     Commit {
         deadline: Instant,
         reply: Sender<Result<(), CommitError>>,
+    },
+    /// The broker has this record's dead letter.
+    LetterWritten(TaskRef),
+    /// A dead letter could not be written.
+    LetterFailed {
+        letter: DeadLetter<Message>,
+        topic: Arc<str>,
+        error: ClientError,
     },
     /// The user pauses partitions.
     Pause(Which),
@@ -83,7 +93,8 @@ impl Inbox {
 }
 
 pub(crate) fn inbox(wake: Arc<Wake>) -> (InboxSender, Inbox) {
-    // Unbounded, and never long: one answer of each thread, and what a person asks for.
+    // Unbounded, and never long: one answer of each thread, what a person asks for, and of dead letters at most the
+    // records in the buffers.
     let (sender, messages) = crossbeam_channel::unbounded();
     (
         InboxSender {

@@ -16,6 +16,7 @@ mod denials;
 mod health;
 mod identities;
 mod inbox;
+mod letters;
 mod look;
 mod pauses;
 mod rebalance;
@@ -41,6 +42,7 @@ pub(crate) use self::commits::{CommitJob, Committer, Owned};
 use self::denials::Denials;
 use self::identities::Identities;
 pub(crate) use self::inbox::{Inbound, Inbox, InboxSender, inbox};
+pub(crate) use self::letters::Letters;
 pub(crate) use self::look::{Look, Looker};
 use self::pauses::Pauses;
 pub(crate) use self::pauses::Which;
@@ -96,6 +98,8 @@ pub(crate) struct PollLoop {
     /// Topics subscribed to by their names.
     pub(crate) named_topics: Vec<Arc<str>>,
     pub(crate) owned: Arc<Owned>,
+    /// Who writes dead letters, where a route has them.
+    pub(crate) letters: Option<Letters>,
     /// Who is asked for OAUTHBEARER's tokens.
     pub(crate) tokens: Option<Tokens<GroupClient>>,
     pub(crate) observer: Option<Arc<dyn Observer>>,
@@ -139,6 +143,8 @@ pub(crate) struct LoopState {
     /// The cluster has been asked for its topics.
     looking: bool,
     identities: Identities,
+    /// Why the last dead letter could not be written, and since when none could.
+    letter_error: Option<(ClientError, Timestamp)>,
     repeats: Repeats,
     full_since_poll: Timestamp,
 }
@@ -202,6 +208,12 @@ impl PollLoop {
                 Inbound::Drain { deadline } => self.begin_shutdown(Shutdown::drain(deadline), now),
                 Inbound::Stop { deadline } => self.begin_shutdown(Shutdown::stop(deadline), now),
                 Inbound::Commit { deadline, reply } => self.request_commit(deadline, reply, now),
+                Inbound::LetterWritten(at) => self.letter_written(at, now),
+                Inbound::LetterFailed {
+                    letter,
+                    topic,
+                    error,
+                } => self.letter_failed(letter, &topic, error, now),
                 Inbound::Pause(which) => {
                     self.state.pauses.pause(&which);
                     self.apply_pauses(now);
@@ -299,6 +311,7 @@ impl PollLoop {
                     let observer = self.observer.as_deref();
                     self.slots.passed_over(&at, payload, observer, &self.member);
                 }
+                Command::WriteDeadLetter(letter) => self.write_letter(letter),
                 Command::StateLost {
                     slot,
                     offset,
@@ -618,6 +631,13 @@ impl PollLoop {
     fn make_status(&self, now: Timestamp) -> Status {
         let core = self.core.status();
         let counters = core.counters;
+        let letters_out: usize = core.partitions.iter().map(|part| part.letters_out).sum();
+        let letters_waiting: usize = core
+            .partitions
+            .iter()
+            .map(|part| part.letters_waiting)
+            .sum();
+        let letter_error = self.letter_error(&core).map(|(error, _)| error);
         let idle = (self.core.is_idle()
             && self.state.first_assigned.is_some()
             && !self.state.rebalancing.is_under_way())
@@ -639,6 +659,7 @@ impl PollLoop {
                     buffered: part.buffered,
                     running: part.running,
                     on_hold: part.on_hold,
+                    dead_letters: part.letters_out + part.letters_waiting,
                     paused: part.paused,
                     paused_by_user: part.paused_by_user,
                     paced: part.paced,
@@ -675,6 +696,10 @@ impl PollLoop {
             oldest_running: self.state.calls.oldest(now),
             completed: counters.completed,
             failed: counters.failed,
+            dead_letters: counters.dead_letters,
+            dead_letters_being_written: letters_out,
+            dead_letters_waiting: letters_waiting,
+            dead_letter_error: letter_error.cloned(),
             commits: counters.commits,
             metadata_limit: core.limits.cap_chars,
             idle_for: idle,

@@ -38,6 +38,8 @@ pub(crate) struct Slots {
     /// at each rebalance.
     by_token: HashMap<PartitionToken, PartitionSlot>,
     lane_rules: Vec<LaneRule>,
+    /// The dead-letter topic of each route that has one.
+    letters: Vec<Option<Arc<str>>>,
     names: LaneNames,
     by_topic: HashMap<String, RouteId>,
     default_route: Option<RouteId>,
@@ -46,6 +48,7 @@ pub(crate) struct Slots {
 impl Slots {
     pub(crate) fn new(
         lane_rules: Vec<LaneRule>,
+        letters: Vec<Option<Arc<str>>>,
         by_topic: HashMap<String, RouteId>,
         default_route: Option<RouteId>,
         seed: u64,
@@ -55,6 +58,7 @@ impl Slots {
             by_partition: HashMap::new(),
             by_token: HashMap::new(),
             lane_rules,
+            letters,
             names: LaneNames::new(seed),
             by_topic,
             default_route,
@@ -142,6 +146,12 @@ impl Slots {
             }
         };
         Some((slot, self.entries[slot.index()].epoch?))
+    }
+
+    /// Where the dead letters of a partition's records go.
+    pub(crate) fn dead_letter_topic(&self, slot: PartitionSlot) -> Option<Arc<str>> {
+        let route = self.entries[slot.index()].route;
+        self.letters[route.index()].clone()
     }
 
     /// The core's cause for a stop, in the user's words.

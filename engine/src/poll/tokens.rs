@@ -19,7 +19,7 @@ use std::time::Duration;
 use tokio::runtime::{self, Handle};
 
 use crate::handler::BoxFuture;
-use crate::kafka::{ClientError, GroupClient, OauthToken};
+use crate::kafka::{ClientError, GroupClient, OauthToken, ProducerTokens};
 
 /// How long a provider may take. librdkafka asks when a fifth of the token's time is left, and lets no broker
 /// wait for the answer while the old one is good.
@@ -61,6 +61,16 @@ impl TokenTaker for GroupClient {
     }
 }
 
+impl TokenTaker for ProducerTokens {
+    fn take(&self, token: &OauthToken) -> Result<(), ClientError> {
+        self.set(token)
+    }
+
+    fn take_failure(&self, reason: &str) -> Result<(), ClientError> {
+        self.set_failure(reason)
+    }
+}
+
 /// Runs the provider when it is asked to.
 pub(crate) struct Tokens<T> {
     pub(crate) provider: TokenProvider,
@@ -71,7 +81,7 @@ pub(crate) struct Tokens<T> {
 
 impl<T: TokenTaker> Tokens<T> {
     /// Starts the provider. Does not wait for it.
-    pub(super) fn ask(&self) {
+    pub(crate) fn ask(&self) {
         let question = Question {
             taker: self.taker.clone(),
             answered: false,

@@ -12,6 +12,7 @@ use keyway_core::{CommitReason, Timestamp};
 use tokio::runtime::Runtime;
 
 use super::journal::{Attempt, AttemptOutcome};
+use super::letters::TestLetter;
 use super::life::{Ending, Life, ORIGIN, Surroundings};
 use super::log::{Commit, Log, TestRecord};
 use crate::builder::{BuildError, Builder};
@@ -466,6 +467,18 @@ impl TestEngine {
         let window = self.settings.limits.max_window;
         self.log
             .committed(&TopicPartition::new(topic, partition), window)
+    }
+
+    /// The dead letters that were written, in their order, crashes and restarts included.
+    pub fn dead_letters(&self) -> &[TestLetter] {
+        &self.log.letters
+    }
+
+    /// From now on no dead letter can be written, as when its topic is missing; with `false` they can again. A letter
+    /// that could not is tried again when its delay on the test's clock is over.
+    pub fn refuse_dead_letters(&mut self, refuse: bool) -> &mut Self {
+        self.log.refuses_letters = refuse;
+        self
     }
 
     /// Whether a partition is assigned.

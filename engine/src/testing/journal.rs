@@ -35,6 +35,8 @@ pub enum AttemptOutcome {
     Done,
     /// The handler passed over it.
     Skipped,
+    /// Its dead letter was written: [`TestEngine::dead_letters`](super::TestEngine::dead_letters).
+    DeadLetter,
     /// It failed, is to be tried again, or stopped the engine: the text that an [`Observer`] is given.
     Failed(String),
 }
@@ -147,6 +149,10 @@ impl Observer for Scribe {
 
     fn skipped(&self, record: &Record) {
         self.end(record, AttemptOutcome::Skipped, |user| user.skipped(record));
+    }
+
+    fn dead(&self, record: &Record) {
+        self.end(record, AttemptOutcome::DeadLetter, |user| user.dead(record));
     }
 
     fn failed(&self, record: &Record, error: &str) {

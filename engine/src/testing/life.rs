@@ -6,21 +6,23 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use keyway_core::{
-    Command, CommitAnswer, CommitFinished, CommitPlan, CommitReason, Core, Epoch, Leases,
-    PartitionAnswer, PartitionSlot, RouteId, Timestamp, WorkerIndex,
+    Command, CommitAnswer, CommitFinished, CommitPlan, CommitReason, Core, DeadLetter, Epoch,
+    Leases, PartitionAnswer, PartitionSlot, RouteId, Timestamp, WorkerIndex,
 };
 use keyway_offsets::Offset;
 use keyway_rider::Rider;
 use tokio::sync::Notify;
 
 use super::journal::{Journal, Scribe};
+use super::letters::TestLetter;
 use super::log::Log;
 use crate::context::{Clock, Fence, Member};
+use crate::dead_letters::{Letter, Origin};
 use crate::kafka::TopicPartition;
 use crate::limits::{Change, Limits, Rates};
 use crate::observer::Observer;
 use crate::poll::Slots;
-use crate::record::Message;
+use crate::record::{Message, Record};
 use crate::riders::{self, Guard, Texts};
 use crate::settings::{Settings, StartAt};
 use crate::stop::{Report, StopReason};
@@ -89,6 +91,8 @@ pub(super) struct Life {
     reports: Reports,
     scribe: Arc<Scribe>,
     around: Surroundings,
+    /// Who gives records up.
+    origin: Origin,
     assigned: BTreeMap<TopicPartition, Assigned>,
     generation: u64,
     pub(super) ending: Option<Ending>,
@@ -102,7 +106,9 @@ impl Life {
     pub(super) fn new(settings: &Settings, around: &Surroundings) -> Self {
         let leases = Arc::new(Leases::default());
         let clock = Clock::manual(Arc::clone(&around.time));
-        let member = Arc::new(Member::with_clock(Arc::clone(&leases), clock));
+        let member = Member::with_clock(Arc::clone(&leases), clock)
+            .keeping_failures(settings.has_dead_letters());
+        let member = Arc::new(member);
         let scribe = Arc::new(Scribe {
             user: settings.observer.clone(),
             around: around.clone(),
@@ -135,6 +141,15 @@ impl Life {
             reports,
             scribe,
             around: around.clone(),
+            origin: Origin {
+                group: settings
+                    .client
+                    .client
+                    .get("group.id")
+                    .unwrap_or_default()
+                    .into(),
+                member: Some("test".into()),
+            },
             assigned: BTreeMap::new(),
             generation: 0,
             ending: None,
@@ -416,6 +431,7 @@ impl Life {
                     let observer = Some(&*self.scribe as &dyn Observer);
                     self.slots.passed_over(&at, payload, observer, &self.member);
                 }
+                Command::WriteDeadLetter(letter) => self.write_letter(log, letter),
                 Command::StateLost {
                     slot,
                     offset,
@@ -425,6 +441,24 @@ impl Life {
             }
         }
         moved
+    }
+
+    /// The broker takes a dead letter, unless the test says that it can't be written.
+    fn write_letter(&mut self, log: &mut Log, letter: DeadLetter<Message>) {
+        let Some(topic) = self.slots.dead_letter_topic(letter.at.slot) else {
+            return;
+        };
+        let now = self.now();
+        if log.refuses_letters {
+            return self.core.dead_letter_failed(letter, now);
+        }
+        let DeadLetter { at, payload, .. } = letter;
+        let record = Record::new(payload, &at, 0, Arc::clone(&self.member));
+        let letter = Letter::of(&record, &self.origin);
+        log.letters.push(TestLetter::of(&topic, &letter));
+        self.scribe.dead(&record);
+        self.core.dead_letter_written(at, now);
+        self.last_completed = now;
     }
 
     fn set_paused(&mut self, slot: PartitionSlot, paused: bool) {

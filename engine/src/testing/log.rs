@@ -7,6 +7,7 @@ use keyway_core::Restored;
 use keyway_offsets::{HoleMap, Offset};
 use keyway_rider::Rider;
 
+use super::letters::TestLetter;
 use crate::kafka::{NativeRecord, RecordParts, Timestamp, TopicPartition};
 
 /// The leader epoch of everything: there is one leader, and it never fails.
@@ -97,6 +98,10 @@ struct Stored {
 pub(super) struct Log {
     partitions: BTreeMap<TopicPartition, Vec<RecordParts>>,
     commits: HashMap<TopicPartition, Stored>,
+    /// Dead letters of all topics.
+    pub(super) letters: Vec<TestLetter>,
+    /// No dead letter can be written.
+    pub(super) refuses_letters: bool,
 }
 
 impl Log {

@@ -40,6 +40,33 @@
 //! # Ok::<(), keyway::BuildError>(())
 //! ```
 //!
+//! # Where do bad records go?
+//!
+//! ```
+//! # use keyway::testing::TestEngine;
+//! # use keyway::{ClientConfig, DeadLetters, Exhausted, Keyway, Record, Retry, decode};
+//! # use std::time::Duration;
+//! let mut engine = TestEngine::new(
+//!     Keyway::builder(ClientConfig::new())
+//!         .group("g")
+//!         .topics(["t"])
+//!         .handler(decode::value(decode::Utf8, |_: &Record, order: String| match order.as_str() {
+//!             "unpaid" => Err("not paid"),
+//!             _ => Ok(()),
+//!         }))
+//!         .retry(Retry::every(Duration::from_secs(60)).attempts(3, Exhausted::DeadLetter))
+//!         .dead_letters(DeadLetters::headers("t.dead")),
+//! )?;
+//! engine.feed("t", 0, "ann", "unpaid").feed("t", 0, "bob", b"\xff");
+//! engine.run();
+//! assert_eq!(engine.dead_letters().len(), 1, "what can't be decoded is not tried again");
+//! engine.advance(Duration::from_secs(120));
+//! let letter = &engine.dead_letters()[1];
+//! assert_eq!(letter.header("keyway.dlq.error"), Some("not paid"));
+//! assert_eq!(letter.header("keyway.dlq.attempts"), Some("3"));
+//! # Ok::<(), keyway::BuildError>(())
+//! ```
+//!
 //! # What would a crash repeat?
 //!
 //! ```
@@ -71,6 +98,9 @@
 mod circuit_tests;
 mod engine;
 mod journal;
+#[cfg(test)]
+mod letter_tests;
+mod letters;
 mod life;
 #[cfg(test)]
 mod limit_tests;
@@ -82,5 +112,6 @@ mod tests;
 
 pub use self::engine::TestEngine;
 pub use self::journal::{Attempt, AttemptOutcome};
+pub use self::letters::TestLetter;
 pub use self::log::{Commit, TestRecord};
 pub use crate::kafka::{MockBroker, MockError, MockFault, MockRequest};

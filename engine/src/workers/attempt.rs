@@ -14,10 +14,9 @@ use keyway_rider::Update;
 
 use crate::context::Member;
 use crate::handler::{BatchFn, EachFn};
-use crate::kafka::NativeRecord;
 use crate::observer::Observer;
 use crate::outcome::{BatchOutcome, Outcome};
-use crate::record::{Message, Record};
+use crate::record::{Message, Record, SharedRecord};
 
 /// How an attempt ended.
 #[derive(Debug)]
@@ -27,6 +26,12 @@ pub(super) enum Ended {
     Skipped,
     Failed {
         after: Option<Duration>,
+        error: String,
+    },
+    GivenUp {
+        error: String,
+    },
+    DeadLetter {
         error: String,
     },
     Stop {
@@ -48,6 +53,12 @@ impl From<Outcome> for Ended {
                 after: None,
                 error: reason.into(),
             },
+            Outcome::GiveUp(reason) => Ended::GivenUp {
+                error: reason.into(),
+            },
+            Outcome::DeadLetter(reason) => Ended::DeadLetter {
+                error: reason.into(),
+            },
             Outcome::Stop(reason) => Ended::Stop {
                 reason: reason.into(),
             },
@@ -67,7 +78,12 @@ impl Ended {
             (Ended::Done | Ended::DoneWith(_) | Ended::Skipped, None) => {}
             (Ended::Done | Ended::DoneWith(_), Some(observer)) => guarded(|| observer.done(record)),
             (Ended::Skipped, Some(observer)) => guarded(|| observer.skipped(record)),
-            (Ended::Failed { error, .. }, _) => guarded(|| {
+            (
+                Ended::Failed { error, .. }
+                | Ended::GivenUp { error }
+                | Ended::DeadLetter { error },
+                _,
+            ) => guarded(|| {
                 tracing::warn!(
                     topic = record.topic(),
                     partition = record.partition(),
@@ -93,23 +109,28 @@ impl Ended {
     }
 
     /// The verdict for the core. The payload of a finished record is destroyed here, on the worker.
-    pub(super) fn verdict(self, payload: Message) -> Verdict<Message> {
+    pub(super) fn verdict(self, payload: Message, member: &Member) -> Verdict<Message> {
+        let noted = |payload: Message, error: &str| match member.keeps_failures() {
+            true => payload.with_failure(member.clock().wall_millis(), error),
+            false => payload,
+        };
         match self {
             Ended::Done => Verdict::Done,
             Ended::DoneWith(update) => Verdict::DoneWith(update),
             Ended::Skipped => Verdict::Skipped,
-            Ended::Failed { after, .. } => Verdict::Failed { payload, after },
+            Ended::Failed { after, error } => Verdict::Failed {
+                payload: noted(payload, &error),
+                after,
+            },
+            Ended::GivenUp { error } => Verdict::GiveUp {
+                payload: noted(payload, &error),
+            },
+            Ended::DeadLetter { error } => Verdict::DeadLetter {
+                payload: noted(payload, &error),
+            },
             Ended::Stop { reason } => Verdict::Stop { payload, reason },
         }
     }
-}
-
-/// Whether the lane may go on after this result.
-pub(super) fn frees_its_lane(verdict: &Verdict<Message>) -> bool {
-    matches!(
-        verdict,
-        Verdict::Done | Verdict::DoneWith(_) | Verdict::Skipped
-    )
 }
 
 fn tell_failed(observer: Option<&dyn Observer>, record: &Record, error: &str) {
@@ -128,7 +149,7 @@ pub(crate) fn guarded(tell: impl FnOnce()) {
 }
 
 /// The words of a panic.
-pub(super) fn panic_text(panic: Box<dyn Any + Send>) -> String {
+pub(crate) fn panic_text(panic: Box<dyn Any + Send>) -> String {
     let words = match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
         (Some(words), _) => (*words).to_owned(),
         (_, Some(words)) => words.clone(),
@@ -165,7 +186,7 @@ pub(super) fn run_each(
     (
         Finished {
             at,
-            verdict: ended.verdict(payload),
+            verdict: ended.verdict(payload, &member),
         },
         member,
     )
@@ -175,7 +196,7 @@ pub(super) fn run_each(
 pub(super) struct Kept {
     pub(super) at: TaskRef,
     pub(super) fence: u64,
-    pub(super) native: Arc<NativeRecord>,
+    pub(super) native: Arc<SharedRecord>,
 }
 
 impl Kept {
@@ -210,7 +231,7 @@ impl Kept {
         (
             Finished {
                 at: self.at,
-                verdict: ended.verdict(payload),
+                verdict: ended.verdict(payload, &member),
             },
             member,
         )

@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 use keyway_core::{Finished, RunningCall, Task, Verdict, Work};
 use keyway_core::{LaneIndex, RouteId, Timestamp, WorkerIndex};
 
-pub(crate) use self::attempt::guarded;
+pub(crate) use self::attempt::{guarded, panic_text};
 pub(crate) use self::inline::InlineWorkers;
 pub(crate) use self::report::{ReportSender, Reports, reports};
 pub(crate) use self::wake::Wake;

@@ -9,7 +9,7 @@ use std::time::Instant;
 use keyway_core::{Running, RunningCall, Task, Work};
 use rayon::ThreadPoolBuilder;
 
-use super::attempt::{Kept, frees_its_lane, panic_text, run_batch, run_each};
+use super::attempt::{Kept, panic_text, run_batch, run_each};
 use super::lives::Lives;
 use super::report::Pace;
 use super::{RouteContext, WorkersError, into_tasks};
@@ -134,7 +134,7 @@ impl Runner {
             let end = clock.now();
             let slow = gathered.took(end.since(now));
             now = end;
-            let goes_on = frees_its_lane(&finished.verdict);
+            let goes_on = !finished.verdict.closes_lane();
             gathered.push(finished);
             if !goes_on {
                 tasks.by_ref().for_each(|task| gathered.push_returned(task));

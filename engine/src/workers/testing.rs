@@ -219,6 +219,8 @@ pub(super) fn in_words(finished: &Finished<Message>) -> String {
         Verdict::Failed {
             after: Some(after), ..
         } => format!("{offset} failed, after {after:?}"),
+        Verdict::GiveUp { .. } => format!("{offset} given up"),
+        Verdict::DeadLetter { .. } => format!("{offset} dead letter"),
         Verdict::Stop { reason, .. } => format!("{offset} stop: {reason}"),
         Verdict::Returned { .. } => format!("{offset} returned"),
     }

@@ -15,7 +15,7 @@ use keyway_core::{Finished, RunningCall, Task, TaskRef, Work};
 use keyway_core::{Item, WorkQueue};
 
 use super::RouteContext;
-use super::attempt::{Kept, frees_its_lane, run_batch, run_each};
+use super::attempt::{Kept, run_batch, run_each};
 use super::lives::{Life, Lives};
 use super::report::{Outbox, Pace};
 use crate::context::Clock;
@@ -263,7 +263,7 @@ impl Worker {
     }
 
     fn note(&mut self, finished: &Finished<Message>) {
-        if !frees_its_lane(&finished.verdict) {
+        if finished.verdict.closes_lane() {
             self.closed.insert(finished.at.lane, finished.at.epoch);
         }
     }

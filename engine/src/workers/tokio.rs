@@ -14,9 +14,7 @@ use keyway_core::{Running, RunningCall, Task, Work};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::time::Sleep;
 
-use super::attempt::{
-    Ended, Kept, announce_batch, frees_its_lane, guarded, panic_text, settle_batch,
-};
+use super::attempt::{Ended, Kept, announce_batch, guarded, panic_text, settle_batch};
 use super::lives::{Life, Lives};
 use super::report::{Gathered, Pace, failed};
 use super::{RouteContext, WorkersError, into_tasks};
@@ -238,7 +236,7 @@ impl Run {
         };
         let observer = self.context.observer.as_deref();
         let (finished, _) = kept.ended(ended, observer, Arc::clone(&self.context.member));
-        let goes_on = frees_its_lane(&finished.verdict);
+        let goes_on = !finished.verdict.closes_lane();
         self.gathered.push(finished);
         goes_on
     }

@@ -33,6 +33,10 @@ pub(crate) struct Assignment {
     pub(crate) finished: BTreeSet<i64>,
     /// At a worker, not reported.
     pub(crate) out: BTreeSet<i64>,
+    /// No further attempt at them is made: they go to the dead-letter topic.
+    pub(crate) buried: BTreeSet<i64>,
+    /// Their dead letters are being written.
+    pub(crate) letters: BTreeSet<i64>,
     /// Held by the gate.
     pub(crate) held: BTreeSet<i64>,
     /// Failed attempts so far that were not forgiven, and the time before which there is no further one.
@@ -58,6 +62,8 @@ impl Assignment {
             unfinished: BTreeMap::new(),
             finished: BTreeSet::new(),
             out: BTreeSet::new(),
+            buried: BTreeSet::new(),
+            letters: BTreeSet::new(),
             held: BTreeSet::new(),
             retries: BTreeMap::new(),
             planned_base: None,
@@ -107,7 +113,7 @@ impl Assignment {
     /// Records that count in the buffers.
     pub(crate) fn buffered(&self) -> usize {
         if self.revoking {
-            self.out.len()
+            self.out.len() + self.letters.len()
         } else {
             self.incomplete.len()
         }

@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use keyway_core::{
-    CircuitState, CommitPlan, Core, LaneNames, Leases, PartitionSlot, Shape, Timestamp, WorkerIndex,
+    CircuitState, CommitPlan, Core, DeadLetter, LaneNames, Leases, PartitionSlot, Shape, Timestamp,
+    WorkerIndex,
 };
 
 use crate::assignment::Assignment;
@@ -96,6 +97,8 @@ pub(crate) struct Member {
     pub(crate) request: Option<Request>,
     /// Tasks handed over and not reported.
     pub(crate) out: usize,
+    /// Dead letters that are being written.
+    pub(crate) letters: Vec<DeadLetter<Payload>>,
     /// Starts that the limit leaves, where one is set.
     pub(crate) starts_left: Option<u64>,
     /// Whom the pace has let through, where there is one.
@@ -146,6 +149,7 @@ impl Member {
             circuits: vec![CircuitState::Closed; scenario.core.routes.len()],
             request: None,
             out: 0,
+            letters: Vec::new(),
             starts_left: None,
             let_through,
             reserve_taken: 0,

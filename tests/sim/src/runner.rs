@@ -128,10 +128,7 @@ impl Runner {
         took: Duration,
     ) {
         for result in &results {
-            if matches!(
-                result.verdict,
-                Verdict::Failed { .. } | Verdict::Stop { .. }
-            ) {
+            if result.verdict.closes_lane() {
                 self.closed.insert(result.at.lane, result.at.epoch);
             }
         }

@@ -21,6 +21,12 @@ pub(crate) struct Rates {
     pub(crate) skip: u32,
     pub(crate) panic: u32,
     pub(crate) stop: u32,
+    pub(crate) dead_letter: u32,
+    pub(crate) give_up: u32,
+    /// Dead letters that can't be written.
+    pub(crate) letter_fails: u32,
+    /// Dead letters that are written though their writer says that they failed.
+    pub(crate) letter_ambiguous: u32,
     pub(crate) batch_fails_whole: u32,
     pub(crate) commit_repeat: u32,
     pub(crate) commit_denied: u32,
@@ -175,6 +181,7 @@ fn draw_route(rng: &mut Rng, with_batches: bool) -> RouteConfig {
         batch,
         retry: draw_retry(rng),
         circuit: draw_circuit(rng),
+        dead_letters: true,
     }
 }
 
@@ -187,7 +194,12 @@ fn draw_retry(rng: &mut Rng) -> RetryPolicy {
         jitter: rng.pick(&[0.0, 0.5]),
         attempts: NonZeroU32::new(rng.pick(&[0, 0, 1, 2, 3])),
         // What is on hold never gets done: that has tests of its own.
-        exhausted: rng.pick(&[Exhausted::Skip, Exhausted::Skip, Exhausted::Stop]),
+        exhausted: rng.pick(&[
+            Exhausted::Skip,
+            Exhausted::DeadLetter,
+            Exhausted::DeadLetter,
+            Exhausted::Stop,
+        ]),
     }
 }
 
@@ -240,6 +252,10 @@ fn draw_rates(rng: &mut Rng) -> Rates {
         skip: rng.pick(&[0, 50]),
         panic: rng.pick(&[0, 20]),
         stop: rng.pick(&[0, 0, 5]),
+        dead_letter: rng.pick(&[0, 0, 30]),
+        give_up: rng.pick(&[0, 0, 30]),
+        letter_fails: rng.pick(&[0, 200, 600]),
+        letter_ambiguous: rng.pick(&[0, 200]),
         batch_fails_whole: rng.pick(&[0, 100, 400]),
         commit_repeat: rng.pick(&[0, 100]),
         commit_denied: rng.pick(&[0, 0, 100]),

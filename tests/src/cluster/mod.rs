@@ -51,7 +51,7 @@ pub use choice::Way;
 pub use foreign_commit::set_leader_epoch;
 pub use groups::Committed;
 pub use produce::{Produced, Record};
-pub use read::Received;
+pub use read::{Received, read_topic};
 pub use rights::{ADMIN, PROTECTED, READER, Resource};
 
 use crate::wait;

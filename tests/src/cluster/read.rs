@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::KafkaError;
 use rdkafka::message::{BorrowedMessage, Headers as _};
@@ -27,39 +28,43 @@ pub struct Received {
 impl Cluster {
     /// Reads the topic from its start to its end, committed data only: ordered within each partition.
     pub fn read(&self, topic: &str) -> Vec<Received> {
-        let consumer: BaseConsumer = self
-            .client()
-            .set("group.id", unique("keyway-tests-reader"))
-            .set("enable.auto.commit", "false")
-            .set("enable.partition.eof", "true")
-            .set("fetch.wait.max.ms", "50")
-            .create()
-            .expect("a consumer needs no network to be created");
-        let mut open = self.partitions(topic);
-        let mut list = TopicPartitionList::new();
-        for partition in 0..open {
-            list.add_partition_offset(topic, partition, Offset::Beginning)
-                .expect("`Beginning` is an offset");
-        }
-        consumer
-            .assign(&list)
-            .expect("the list names partitions that are there");
-        let mut read = Vec::new();
-        let deadline = Instant::now() + PATIENCE;
-        while open > 0 {
-            assert!(
-                Instant::now() < deadline,
-                "{topic}: no end of {open} partitions after {PATIENCE:?}"
-            );
-            match consumer.poll(Duration::from_millis(100)) {
-                None => {}
-                Some(Ok(message)) => read.push(received(&message)),
-                Some(Err(KafkaError::PartitionEOF(_))) => open -= 1,
-                Some(Err(error)) => panic!("{topic} was not read: {error}"),
-            }
-        }
-        read
+        read_topic(self.client(), topic, self.partitions(topic))
     }
+}
+
+/// As [`Cluster::read`], of a topic with so many partitions, wherever its brokers are.
+pub fn read_topic(mut client: ClientConfig, topic: &str, partitions: i32) -> Vec<Received> {
+    let consumer: BaseConsumer = client
+        .set("group.id", unique("keyway-tests-reader"))
+        .set("enable.auto.commit", "false")
+        .set("enable.partition.eof", "true")
+        .set("fetch.wait.max.ms", "50")
+        .create()
+        .expect("a consumer needs no network to be created");
+    let mut open = partitions;
+    let mut list = TopicPartitionList::new();
+    for partition in 0..open {
+        list.add_partition_offset(topic, partition, Offset::Beginning)
+            .expect("`Beginning` is an offset");
+    }
+    consumer
+        .assign(&list)
+        .expect("the list names partitions that are there");
+    let mut read = Vec::new();
+    let deadline = Instant::now() + PATIENCE;
+    while open > 0 {
+        assert!(
+            Instant::now() < deadline,
+            "{topic}: no end of {open} partitions after {PATIENCE:?}"
+        );
+        match consumer.poll(Duration::from_millis(100)) {
+            None => {}
+            Some(Ok(message)) => read.push(received(&message)),
+            Some(Err(KafkaError::PartitionEOF(_))) => open -= 1,
+            Some(Err(error)) => panic!("{topic} was not read: {error}"),
+        }
+    }
+    read
 }
 
 fn received(message: &BorrowedMessage<'_>) -> Received {

@@ -125,7 +125,7 @@ impl Seen {
             let (topic, partition) = (&event.topic, event.partition);
             match event.kind {
                 Kind::Start => *self.starts.entry((partition, offset)).or_default() += 1,
-                Kind::Done => {
+                Kind::Done | Kind::Dead => {
                     self.finished.insert((partition, offset, topic.clone()));
                     *self.finished_by.entry(event.member.clone()).or_default() += 1;
                 }
@@ -231,6 +231,10 @@ impl Observer for Scribe {
 
     fn done(&self, record: &Record) {
         self.record(Kind::Done, record);
+    }
+
+    fn dead(&self, record: &Record) {
+        self.record(Kind::Dead, record);
     }
 
     fn failed(&self, record: &Record, _error: &str) {

@@ -227,44 +227,71 @@ impl Client {
         lifetime_ms: i64,
         extensions: &[(String, String)],
     ) -> Result<(), Failure> {
-        let (token, principal) = (raw::c_string(token)?, raw::c_string(principal)?);
-        let pairs = extensions
-            .iter()
-            .flat_map(|(name, value)| [name, value])
-            .map(|part| raw::c_string(part))
-            .collect::<Result<Vec<_>, _>>()?;
-        let mut pointers: Vec<_> = pairs.iter().map(|part| part.as_ptr()).collect();
-        // librdkafka counts in microseconds.
-        let lifetime_ms = lifetime_ms.clamp(0, i64::MAX / 1_000);
-        let mut text = ErrorText::new();
-        // SAFETY: a live client, C strings and an array of them that live during the call (copied),
-        // and a buffer of the size that is given.
-        let code = unsafe {
-            sys::rd_kafka_oauthbearer_set_token(
-                self.handle(),
-                token.as_ptr(),
-                lifetime_ms,
-                principal.as_ptr(),
-                pointers.as_mut_ptr(),
-                pointers.len(),
-                text.as_mut_ptr(),
-                text.capacity(),
-            ) as i32
-        };
-        Failure::check(code).map_err(|failure| Failure {
-            text: text.read(),
-            ..failure
-        })
+        // SAFETY: a live client.
+        unsafe { set_token(self.handle(), token, principal, lifetime_ms, extensions) }
     }
 
     /// Says that there is no token; librdkafka asks again later.
     pub(crate) fn set_token_failure(&self, reason: &str) -> Result<(), Failure> {
-        let reason = raw::c_string(reason)?;
-        // SAFETY: a live client and a C string that is copied.
-        Failure::check(unsafe {
-            sys::rd_kafka_oauthbearer_set_token_failure(self.handle(), reason.as_ptr()) as i32
-        })
+        // SAFETY: a live client.
+        unsafe { set_token_failure(self.handle(), reason) }
     }
+}
+
+/// Sets the OAUTHBEARER token of a client of either kind.
+///
+/// # Safety
+/// `handle` is a live client.
+pub(super) unsafe fn set_token(
+    handle: *mut rd_kafka_t,
+    token: &str,
+    principal: &str,
+    lifetime_ms: i64,
+    extensions: &[(String, String)],
+) -> Result<(), Failure> {
+    let (token, principal) = (raw::c_string(token)?, raw::c_string(principal)?);
+    let pairs = extensions
+        .iter()
+        .flat_map(|(name, value)| [name, value])
+        .map(|part| raw::c_string(part))
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut pointers: Vec<_> = pairs.iter().map(|part| part.as_ptr()).collect();
+    // librdkafka counts in microseconds.
+    let lifetime_ms = lifetime_ms.clamp(0, i64::MAX / 1_000);
+    let mut text = ErrorText::new();
+    // SAFETY: a live client, C strings and an array of them that live during the call (copied),
+    // and a buffer of the size that is given.
+    let code = unsafe {
+        sys::rd_kafka_oauthbearer_set_token(
+            handle,
+            token.as_ptr(),
+            lifetime_ms,
+            principal.as_ptr(),
+            pointers.as_mut_ptr(),
+            pointers.len(),
+            text.as_mut_ptr(),
+            text.capacity(),
+        ) as i32
+    };
+    Failure::check(code).map_err(|failure| Failure {
+        text: text.read(),
+        ..failure
+    })
+}
+
+/// Says to a client of either kind that there is no token.
+///
+/// # Safety
+/// `handle` is a live client.
+pub(super) unsafe fn set_token_failure(
+    handle: *mut rd_kafka_t,
+    reason: &str,
+) -> Result<(), Failure> {
+    let reason = raw::c_string(reason)?;
+    // SAFETY: a live client and a C string that is copied.
+    Failure::check(unsafe {
+        sys::rd_kafka_oauthbearer_set_token_failure(handle, reason.as_ptr()) as i32
+    })
 }
 
 /// A queue of our own, for one answer.

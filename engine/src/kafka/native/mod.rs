@@ -4,6 +4,7 @@
 //!
 //! - **One owner.** [`Client`] holds the native handle. It is destroyed once, by the closer thread,
 //!   when no record of it lives and no call is inside it ([`Client::quiet`]).
+//! - A [`NativeProducer`] has its owners counted by an `Arc`, and nothing points into it.
 //! - **Counted guests.** A [`NativeRecord`] is counted from the moment it is received until its
 //!   message was destroyed. A call from another thread holds a [`Call`], which can't be had once
 //!   closing began.
@@ -21,6 +22,7 @@ mod group;
 mod list;
 mod message;
 mod mock;
+mod producer;
 mod queries;
 mod raw;
 
@@ -30,5 +32,6 @@ pub(crate) use group::{HandOver, Protocol};
 pub(crate) use list::{Element, PartitionList};
 pub(crate) use message::NativeRecord;
 pub(crate) use mock::MockCluster;
+pub(crate) use producer::{NativeProducer, Outgoing, Said};
 pub(crate) use queries::{Description, OffsetSpec};
 pub(crate) use raw::{Failure, name_of};

@@ -5,6 +5,7 @@ mod closing;
 mod commits;
 mod configuration;
 mod outsider;
+mod producing;
 mod questions;
 mod reading;
 mod synthetic;

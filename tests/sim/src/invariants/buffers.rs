@@ -20,7 +20,9 @@ pub(crate) fn total(member: &Member, scenario: &Scenario) -> Check {
     };
     let buffered: usize = current().map(Assignment::buffered).sum();
     let out: usize = current().map(|assignment| assignment.out.len()).sum();
-    let expected = (buffered + member.out - out, member.out);
+    let letters: usize = current().map(|assignment| assignment.letters.len()).sum();
+    let of_ended = member.out - out + member.letters.len() - letters;
+    let expected = (buffered + of_ended, member.out);
     ensure(member.core.load() == expected, "buffers", || {
         format!(
             "the core counts {:?} records and at workers, there are {expected:?}",
@@ -47,7 +49,7 @@ pub(crate) fn of_partition(
     let bytes: u32 = if assignment.revoking {
         assignment
             .out
-            .iter()
+            .union(&assignment.letters)
             .filter_map(|offset| assignment.bytes.get(offset))
             .sum()
     } else {
@@ -57,17 +59,19 @@ pub(crate) fn of_partition(
         assignment.buffered(),
         bytes as usize,
         assignment.out.len(),
+        assignment.letters.len(),
         paused,
     );
     let counted = (
         status.buffered,
         status.buffered_bytes,
         status.running,
+        status.letters_out,
         status.paused || status.paused_by_user,
     );
     ensure(counted == expected, "buffers", || {
         format!(
-            "{} counts {counted:?} (records, bytes, running, paused), there are {expected:?}",
+            "{} counts {counted:?} (records, bytes, running, letters, paused), there are {expected:?}",
             status.slot
         )
     })?;

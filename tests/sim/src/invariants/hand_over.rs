@@ -38,6 +38,12 @@ pub(crate) fn task(member: &Member, task: &Task<Payload>, now: Timestamp) -> Che
     if assignment.out.contains(&offset) {
         return wrong("twice");
     }
+    if assignment.letters.contains(&offset) {
+        return wrong("while its dead letter is being written");
+    }
+    if assignment.buried.contains(&offset) {
+        return wrong("after its last attempt");
+    }
     if assignment.held.contains(&offset) {
         return wrong("while the gate holds it");
     }

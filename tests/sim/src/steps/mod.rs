@@ -3,6 +3,7 @@
 pub(crate) mod commit;
 pub(crate) mod fetch;
 pub(crate) mod group;
+mod letters;
 mod log;
 mod pump;
 mod time;
@@ -43,6 +44,9 @@ pub(crate) enum Step {
     TakeBack(usize, usize),
     Resize(usize, usize),
 
+    WriteLetter(usize, usize),
+    FailLetter(usize, usize),
+
     Send(usize),
     Apply(usize),
     LoseAnswer(usize),
@@ -59,6 +63,7 @@ pub(crate) fn enabled(world: &World, into: &mut Vec<(Step, u32)>) {
     group::enabled(world, into);
     fetch::enabled(world, into);
     work::enabled(world, into);
+    letters::enabled(world, into);
     commit::enabled(world, into);
     time::enabled(world, into);
 }
@@ -97,6 +102,8 @@ pub(crate) fn take(world: &mut World, step: Step) -> Check {
         Step::Report(m, r) => work::report(world, m, r),
         Step::TakeBack(m, r) => work::take_back(world, m, r),
         Step::Resize(m, route) => work::resize(world, m, route),
+        Step::WriteLetter(m, i) => letters::write(world, m, i),
+        Step::FailLetter(m, i) => letters::fail(world, m, i),
         Step::Send(m) => commit::send(world, m),
         Step::Apply(m) => commit::apply(world, m),
         Step::LoseAnswer(m) => commit::lose_answer(world, m),

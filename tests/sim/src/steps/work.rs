@@ -10,8 +10,9 @@ use keyway_rider::Update;
 
 use super::Step;
 use super::pump::pump;
+use crate::assignment::Assignment;
 use crate::coverage::Event;
-use crate::history::Attempt;
+use crate::history::{Attempt, Past};
 use crate::invariants::{Check, order, replay};
 use crate::record::Payload;
 use crate::world::World;
@@ -139,6 +140,8 @@ enum End {
     Done,
     Skipped,
     Failed(Option<Duration>),
+    GiveUp,
+    DeadLetter,
     Stop,
 }
 
@@ -188,6 +191,12 @@ fn draw_end(world: &mut World) -> End {
         End::Failed(None)
     } else if world.rng.chance(rates.stop) {
         End::Stop
+    } else if world.rng.chance(rates.dead_letter) {
+        world.coverage.note(Event::DeadLetterAsked);
+        End::DeadLetter
+    } else if world.rng.chance(rates.give_up) {
+        world.coverage.note(Event::GivenUp);
+        End::GiveUp
     } else if world.rng.chance(rates.skip) {
         world.coverage.note(Event::Skipped);
         End::Skipped
@@ -231,6 +240,8 @@ fn result(Task { at, payload }: Task<Payload>, end: End, riders: RiderSource) ->
         End::Done => Verdict::Done,
         End::Skipped => Verdict::Skipped,
         End::Failed(after) => Verdict::Failed { payload, after },
+        End::GiveUp => Verdict::GiveUp { payload },
+        End::DeadLetter => Verdict::DeadLetter { payload },
         End::Stop => Verdict::Stop {
             payload,
             reason: "asked to".to_owned(),
@@ -244,6 +255,8 @@ enum Said {
     Complete { updates: bool },
     Unstarted,
     Failed { after: Option<Duration> },
+    GivenUp,
+    DeadLetter,
     Stop,
 }
 
@@ -254,6 +267,8 @@ impl Said {
             Verdict::DoneWith(_) => Said::Complete { updates: true },
             Verdict::Returned { .. } => Said::Unstarted,
             Verdict::Failed { after, .. } => Said::Failed { after: *after },
+            Verdict::GiveUp { .. } => Said::GivenUp,
+            Verdict::DeadLetter { .. } => Said::DeadLetter,
             Verdict::Stop { .. } => Said::Stop,
         }
     }
@@ -341,13 +356,16 @@ impl World {
                 }
                 Said::Unstarted => continue,
                 Said::Failed { .. } if is_blamed && policy.is_last(at.attempt) && !forgiven => {
-                    if policy.exhausted == Exhausted::Skip {
-                        assignment.finish(offset);
-                        assignment.complete(offset);
-                        self.history.pasts[at.slot.index()].finished.insert(offset);
-                        continue;
-                    }
-                    Timestamp::NEVER
+                    let past = &mut self.history.pasts[at.slot.index()];
+                    give_up(policy.exhausted, offset, assignment, past)
+                }
+                Said::GivenUp => {
+                    let past = &mut self.history.pasts[at.slot.index()];
+                    give_up(policy.exhausted, offset, assignment, past)
+                }
+                Said::DeadLetter => {
+                    let past = &mut self.history.pasts[at.slot.index()];
+                    give_up(Exhausted::DeadLetter, offset, assignment, past)
                 }
                 Said::Failed { after } => now.after(after.unwrap_or_else(|| policy.delay(at))),
                 Said::Stop => Timestamp::NEVER,
@@ -367,6 +385,27 @@ impl World {
             }
         }
     }
+}
+
+/// No further attempt is made. Answers when there is one all the same: never.
+fn give_up(
+    exhausted: Exhausted,
+    offset: i64,
+    assignment: &mut Assignment,
+    past: &mut Past,
+) -> Timestamp {
+    match exhausted {
+        Exhausted::Skip => {
+            assignment.finish(offset);
+            assignment.complete(offset);
+            past.finished.insert(offset);
+        }
+        Exhausted::DeadLetter => {
+            assignment.buried.insert(offset);
+        }
+        _ => {}
+    }
+    Timestamp::NEVER
 }
 
 /// What a busy worker has not started is taken back.

@@ -1,0 +1,81 @@
+//! What is in a dead letter.
+
+use std::sync::Arc;
+
+use crate::kafka::Outgoing;
+use crate::record::Record;
+
+/// Who gives records up.
+#[derive(Clone, Debug)]
+pub(crate) struct Origin {
+    pub(crate) group: Arc<str>,
+    /// The member's id in its group; none before it has joined and after it was thrown out.
+    pub(crate) member: Option<Arc<str>>,
+}
+
+/// The record's own parts, and its story as headers.
+#[derive(Debug)]
+pub(crate) struct Letter<'r> {
+    record: &'r Record,
+    /// Name and value behind the record's own headers.
+    story: Vec<(&'static str, String)>,
+}
+
+/// Name and value of a header.
+pub(crate) type RawHeader<'h> = (&'h [u8], Option<&'h [u8]>);
+
+impl<'r> Letter<'r> {
+    pub(crate) fn of(record: &'r Record, origin: &Origin) -> Self {
+        let mut story = vec![
+            ("keyway.dlq.topic", record.topic().to_owned()),
+            ("keyway.dlq.partition", record.partition().to_string()),
+            ("keyway.dlq.offset", record.offset().to_string()),
+        ];
+        let mut add = |name, value: Option<String>| story.extend(value.map(|value| (name, value)));
+        let number = |number: i64| number.to_string();
+        add("keyway.dlq.timestamp", record.timestamp().map(number));
+        add("keyway.dlq.attempts", Some(record.attempt().to_string()));
+        let failures = record.failures();
+        let first = failures.as_ref().map(|failures| failures.first_at);
+        let last = failures.as_ref().map(|failures| failures.last_at);
+        add("keyway.dlq.first_failure", first.map(number));
+        add("keyway.dlq.last_failure", last.map(number));
+        add(
+            "keyway.dlq.error",
+            failures.map(|failures| failures.error.into()),
+        );
+        add("keyway.dlq.group", Some(origin.group.to_string()));
+        add(
+            "keyway.dlq.member",
+            origin.member.as_ref().map(ToString::to_string),
+        );
+        let unreadable = record.headers().err();
+        add(
+            "keyway.dlq.headers_unreadable",
+            unreadable.map(|why| why.to_string()),
+        );
+        Self { record, story }
+    }
+
+    /// All headers: the record's own in their order, then its story.
+    pub(crate) fn headers(&self) -> Vec<RawHeader<'_>> {
+        let own = self.record.headers().into_iter().flatten();
+        let own = own.map(|header| (header.name_bytes(), header.value()));
+        let story = self.story.iter();
+        own.chain(story.map(|(name, value)| (name.as_bytes(), Some(value.as_bytes()))))
+            .collect()
+    }
+
+    /// The letter as the producer takes it.
+    pub(crate) fn outgoing<'m>(&self, topic: &'m str, headers: &'m [RawHeader<'m>]) -> Outgoing<'m>
+    where
+        'r: 'm,
+    {
+        Outgoing {
+            topic,
+            key: self.record.key(),
+            value: self.record.value(),
+            headers,
+        }
+    }
+}

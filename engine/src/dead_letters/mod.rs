@@ -1,0 +1,67 @@
+//! Dead letters: records that are written to another topic in place of a further attempt.
+//!
+//! ```text
+//!   core --WriteDeadLetter--> writer's thread --> producer --> broker
+//!     ^                            |                 |
+//!     '--- written, or failed -----'<--- report -----'
+//! ```
+//!
+//! `letter` says what is in one; `writer` gets it to the broker. A letter that fails goes back to the core, which
+//! decides when it is tried again, so the writer remembers nothing but what librdkafka has in its hands.
+
+mod letter;
+mod writer;
+
+use std::sync::Arc;
+
+pub(crate) use self::letter::{Letter, Origin};
+pub(crate) use self::writer::{LetterJob, Writer};
+
+/// Where the records of a route go that are to be dead letters, and in which form.
+///
+/// ```
+/// use std::time::Duration;
+/// use keyway::{DeadLetters, Exhausted, Record, Retry, Route};
+///
+/// # fn charge(_: &Record) -> Result<(), String> { Ok(()) }
+/// let route = Route::handler(charge)
+///     .retry(Retry::exponential(Duration::from_secs(1)).attempts(5, Exhausted::DeadLetter))
+///     .dead_letters(DeadLetters::headers("orders.dead"));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeadLetters {
+    topic: Arc<str>,
+}
+
+impl DeadLetters {
+    /// Key, value and headers as they are, with the record's story in further headers behind its own: text in UTF-8,
+    /// numbers in decimal, times in milliseconds since 1970.
+    ///
+    /// | header | |
+    /// |---|---|
+    /// | `keyway.dlq.topic`, `keyway.dlq.partition`, `keyway.dlq.offset` | where the record lies |
+    /// | `keyway.dlq.timestamp` | its time; absent where it has none |
+    /// | `keyway.dlq.attempts` | attempts made since its partition was assigned |
+    /// | `keyway.dlq.first_failure`, `keyway.dlq.last_failure` | when the first and the last of them failed |
+    /// | `keyway.dlq.error` | the last one's error, at most 4 KiB of it |
+    /// | `keyway.dlq.group`, `keyway.dlq.member` | who gave it up |
+    /// | `keyway.dlq.headers_unreadable` | only where the record's own headers break the protocol, and are left out: how |
+    ///
+    /// A letter's own time is the time of its writing, so that the topic's retention begins to count there. Its
+    /// partition follows its key as with Java's clients. A letter may be written twice: after a crash, a move of the
+    /// partition, or an answer that was lost.
+    pub fn headers(topic: impl Into<String>) -> Self {
+        Self {
+            topic: topic.into().into(),
+        }
+    }
+
+    /// The topic.
+    pub fn topic(&self) -> &str {
+        &self.topic
+    }
+
+    pub(crate) fn shared_topic(&self) -> Arc<str> {
+        Arc::clone(&self.topic)
+    }
+}

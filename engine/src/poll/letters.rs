@@ -1,0 +1,87 @@
+//! Dead letters on their way between the core and the thread that writes them.
+
+use std::sync::Arc;
+
+use crossbeam_channel::Sender;
+use keyway_core::{DeadLetter, TaskRef, Timestamp};
+
+use super::PollLoop;
+use crate::dead_letters::{LetterJob, Origin};
+use crate::kafka::ClientError;
+use crate::record::Message;
+
+/// The way to the writer.
+pub(crate) struct Letters {
+    pub(crate) jobs: Sender<LetterJob>,
+    pub(crate) group: Arc<str>,
+}
+
+impl PollLoop {
+    pub(super) fn write_letter(&mut self, letter: DeadLetter<Message>) {
+        let topic = self.slots.dead_letter_topic(letter.at.slot);
+        let (Some(letters), Some(topic)) = (&self.letters, topic) else {
+            // The core asks for none where its route has no topic.
+            tracing::error!(?letter, "a dead letter without a topic");
+            return;
+        };
+        let member = self.group.member().map(|member| member.id.into());
+        let origin = Origin {
+            group: Arc::clone(&letters.group),
+            member,
+        };
+        // The writer ends only after this thread.
+        let _ = letters.jobs.send(LetterJob {
+            letter,
+            topic,
+            origin,
+        });
+    }
+
+    pub(super) fn letter_written(&mut self, at: TaskRef, now: Timestamp) {
+        self.state.letter_error = None;
+        tracing::warn!(
+            partition = %self.slots.partition(at.slot),
+            offset = %at.offset,
+            attempts = at.attempt,
+            "a dead letter: no further attempt is made"
+        );
+        self.core.dead_letter_written(at, now);
+    }
+
+    /// Why letters that are not acknowledged yet could not be written, and since when.
+    pub(super) fn letter_error(
+        &self,
+        core: &keyway_core::Status,
+    ) -> Option<&(ClientError, Timestamp)> {
+        let mut parts = core.partitions.iter();
+        let is_open = parts.any(|part| part.letters_out + part.letters_waiting > 0);
+        self.state.letter_error.as_ref().filter(|_| is_open)
+    }
+
+    pub(super) fn letter_failed(
+        &mut self,
+        letter: DeadLetter<Message>,
+        topic: &str,
+        error: ClientError,
+        now: Timestamp,
+    ) {
+        let number = error.code().map_or(0, |code| code.number);
+        if self.state.repeats.say(number, now) {
+            tracing::error!(
+                partition = %self.slots.partition(letter.at.slot),
+                offset = %letter.at.offset,
+                topic,
+                tries = letter.tries,
+                %error,
+                "a dead letter can't be written: its key waits, and it is tried again until it can"
+            );
+        }
+        let since = self
+            .state
+            .letter_error
+            .take()
+            .map_or(now, |(_, since)| since);
+        self.state.letter_error = Some((error, since));
+        self.core.dead_letter_failed(letter, now);
+    }
+}
