@@ -67,7 +67,7 @@ pub struct RouteConfig {
 /// Bounds of what is buffered between the fetch and the end of a record's handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferConfig {
-    /// Records of one partition; above, the partition is paused. 100,000: ten prefetches of librdkafka, so
+    /// Records of one partition; above, the partition is paused. 100,000: twenty prefetches of librdkafka, so
     /// that what a pause throws away stays small beside what was used.
     pub partition_records: usize,
     /// Bytes of one partition.

@@ -145,10 +145,10 @@ impl Partition {
         self.buffered >= bounds.partition_records || self.buffered_bytes >= bounds.partition_bytes
     }
 
-    /// Well below its bounds: half of them, so that what a pause threw away is fetched again once for many.
+    /// Well below its bounds: a quarter of them, so that what a pause threw away is fetched again once for many.
     pub(crate) fn is_well_below(&self, bounds: &BufferConfig) -> bool {
-        self.buffered <= bounds.partition_records / 2
-            && self.buffered_bytes <= bounds.partition_bytes / 2
+        self.buffered <= bounds.partition_records / 4
+            && self.buffered_bytes <= bounds.partition_bytes / 4
     }
 }
 

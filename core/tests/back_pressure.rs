@@ -18,7 +18,7 @@ fn records(keys: &[String], first: i64) -> Vec<(i64, &str)> {
 }
 
 #[test]
-fn a_full_partition_is_paused_and_resumed_at_half() {
+fn a_full_partition_is_paused_and_resumed_at_a_quarter() {
     let mut config = pool(100);
     config.buffers.partition_records = 10;
     let mut world = World::new(config);
@@ -26,11 +26,11 @@ fn a_full_partition_is_paused_and_resumed_at_half() {
     assert!(world.paused.is_empty());
     world.arrive(&[(9, "x")]);
     assert_eq!(world.paused, [PartitionSlot(0)]);
-    for offset in 0..4 {
+    for offset in 0..7 {
         world.done(&[offset]);
     }
-    assert!(world.resumed.is_empty(), "six are left");
-    world.done(&[4]);
+    assert!(world.resumed.is_empty(), "three are left");
+    world.done(&[7]);
     assert_eq!(world.resumed, [PartitionSlot(0)]);
 }
 

@@ -1,9 +1,10 @@
 //! One memory budget, and how it is shared out.
 //!
 //! ```text
-//!   a quarter   librdkafka's prefetch: one queue for all partitions, overshot by one fetch
-//!   a half      buffered records, as the core counts them
-//!   a quarter   fetched batches that running records pin, and the engine's own tables
+//!   4 of 16   librdkafka's prefetch: one queue for all partitions
+//!   4 of 16   by how much one fetch may overshoot it: a broker counts packed bytes, memory holds unpacked ones
+//!   3 of 16   buffered records, as the core counts them
+//!   5 of 16   what else of their batches records pin, what the allocator keeps, and the engine's own tables
 //! ```
 //!
 //! None of the shares follows the number of partitions, so that one partition and a thousand cost the same.
@@ -19,10 +20,18 @@ pub(crate) const DEFAULT_MEMORY_BUDGET: usize = 256 << 20;
 pub(crate) const MIN_MEMORY_BUDGET: usize = 16 << 20;
 
 /// What a buffered record costs beside its key and value: librdkafka's message and the core's task.
-pub(crate) const RECORD_OVERHEAD: usize = 256;
+pub(crate) const RECORD_OVERHEAD: usize = 512;
 
 /// Most of one partition in one fetch. A larger record is fetched all the same.
 const FETCH_BYTES: (usize, usize) = (64 << 10, 1 << 20);
+
+/// What records may grow by when they are unpacked before one fetch outgrows its share: text such as JSON and logs takes
+/// a seventh or so.
+const UNPACKED: usize = 16;
+
+/// Most of one fetch, all partitions together, packed; librdkafka raises it to `message.max.bytes`, and has the upper
+/// bound as its own default.
+const FETCH_TOTAL_BYTES: (usize, usize) = (1 << 20, 50 << 20);
 
 /// librdkafka's own minimum of `queued.max.messages.kbytes` would be 1.
 const KIB: usize = 1 << 10;
@@ -40,12 +49,16 @@ impl MemoryBudget {
                 (bytes / 64).clamp(FETCH_BYTES.0, FETCH_BYTES.1),
             )
             .unwrap_or(u32::MAX),
+            fetch_max_bytes: u32::try_from(
+                (bytes / UNPACKED).clamp(FETCH_TOTAL_BYTES.0, FETCH_TOTAL_BYTES.1),
+            )
+            .unwrap_or(u32::MAX),
             ..Prefetch::default()
         }
     }
 
     pub(crate) fn buffers(self) -> BufferConfig {
-        let total_bytes = self.0 / 2;
+        let total_bytes = self.0 / 16 * 3;
         let total_records = total_bytes / RECORD_OVERHEAD;
         let defaults = BufferConfig::default();
         BufferConfig {

@@ -3,6 +3,7 @@
 //!
 //! ```text
 //!     arguments   brokers=.. group=.. topic=.. events=FILE concurrency=N budget=MIB interval=MS work=MICROS
+//!                 property.NAME=VALUE
 //!                 poison=KEY    attempts at records of this key fail, until `heal`
 //!                 abort=KEY     the process aborts at the first record of this key
 //!     stdin       status        answers with one JSON line on stdout
@@ -165,6 +166,11 @@ fn start(arguments: &Arguments, handling: &Arc<Handling>) -> Engine {
         .set("bootstrap.servers", arguments.text("brokers"))
         .set("session.timeout.ms", "6000")
         .set("heartbeat.interval.ms", "500");
+    for (name, value) in &arguments.0 {
+        if let Some(property) = name.strip_prefix("property.") {
+            client.set(property, value);
+        }
+    }
     let handling = Arc::clone(handling);
     let interval = Duration::from_millis(arguments.number("interval", 1_000));
     let mut builder = Keyway::builder(client)

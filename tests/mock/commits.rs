@@ -1,9 +1,26 @@
 //! Commits that are refused, lost or late. There is never new traffic that would repeat them by chance.
+//!
+//! | answer | what it means | here |
+//! |---|---|---|
+//! | REBALANCE_IN_PROGRESS | a new plan, after a while | `a_commit_refused_during_a_rebalance_is_made_again` |
+//! | STALE_MEMBER_EPOCH | the same | `a_commit_under_an_epoch_that_was_raised_is_made_again` |
+//! | NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE | the same | `a_commit_refused_by_one_who_does_not_coordinate_is_made_again` |
+//! | ILLEGAL_GENERATION | the rebalance event decides | `a_commit_under_an_old_generation_is_made_again_once_there_is_a_new_one` |
+//! | UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH | the partitions are lost | `a_member_that_is_unknown_loses_its_partitions_and_gets_them_again`, `a_fenced_member_commits_nothing_until_it_has_joined_again` |
+//! | FENCED_INSTANCE_ID | another has its identity: the end | `a_member_whose_identity_was_taken_stops_with_the_reason` |
+//! | OFFSET_METADATA_TOO_LARGE | a smaller cap | `a_smaller_limit_of_the_broker_is_learned`, `broker/limit.rs` |
+//! | GROUP_ or TOPIC_AUTHORIZATION_FAILED | shown, and tried again | `a_commit_that_is_denied_shows_and_heals` |
+//! | none, or the connection went down | neither made nor failed | `a_commit_without_an_answer_counts_as_neither_made_nor_failed`, `an_answer_that_is_late_is_no_answer` |
+//! | anything else | a new plan | `a_commit_refused_for_a_reason_nobody_foresaw_is_made_again` |
+//!
+//! What each code is told as lies in `engine/src/kafka/errors.rs`, what follows in `core/src/commit.rs`. That an
+//! assignment does not change between the check of the epochs and the hand-over, and that nobody commits as a stranger,
+//! is shown in `engine/src/kafka/tests/commits.rs`.
 
 use std::time::Duration;
 
 use keyway::testing::{MockFault, MockRequest};
-use keyway::{CommitMode, Outcome, Record, Status};
+use keyway::{CommitMode, Outcome, Record, Status, StopReason};
 
 use crate::world::{Door, LONG, World};
 
@@ -58,8 +75,14 @@ fn a_commit_refused_by_one_who_does_not_coordinate_is_made_again() {
     survives(&[
         MockFault::NotCoordinator,
         MockFault::CoordinatorLoading,
-        MockFault::NotCoordinator,
+        MockFault::CoordinatorNotAvailable,
     ]);
+}
+
+/// Told as the end of the generation it is not made again before the next rebalance, which never comes.
+#[test]
+fn a_commit_under_an_epoch_that_was_raised_is_made_again() {
+    survives(&[MockFault::StaleMember; 3]);
 }
 
 #[test]
@@ -97,7 +120,58 @@ fn a_member_that_is_unknown_loses_its_partitions_and_gets_them_again() {
 }
 
 #[test]
+fn a_fenced_member_commits_nothing_until_it_has_joined_again() {
+    let world = World::filled(10);
+    let door = Door::default();
+    let passed = door.clone();
+    let run = world.start(|builder| builder.handler(move |_: &Record| passed.pass()));
+    keyway_tests::wait::until("the first commit", LONG, || world.committed(0));
+    for request in [MockRequest::OffsetCommit, MockRequest::Heartbeat] {
+        world
+            .broker
+            .fail_requests(request, &[MockFault::FencedMember]);
+    }
+    door.open();
+    keyway_tests::wait::until("the return", LONG, || {
+        (run.seen.assigned() == 2).then_some(())
+    });
+    assert_eq!(run.seen.lost(), 1);
+    world.until_committed(10);
+    run.stop();
+}
+
+#[test]
+fn a_member_whose_identity_was_taken_stops_with_the_reason() {
+    let world = World::filled(10);
+    let door = Door::default();
+    let passed = door.clone();
+    let run = world.start(|builder| {
+        builder
+            .property("group.instance.id", "one")
+            .handler(move |_: &Record| passed.pass())
+    });
+    keyway_tests::wait::until("the first commit", LONG, || world.committed(0));
+    world
+        .broker
+        .fail_requests(MockRequest::OffsetCommit, &[MockFault::FencedInstance]);
+    door.open();
+    let end = keyway_tests::wait::until("its end", LONG, || run.engine.ended());
+    assert!(matches!(end, Err(StopReason::Client(_))), "{end:?}");
+    assert_eq!(
+        world.committed(0),
+        Some((0, String::new())),
+        "nothing more is committed"
+    );
+}
+
+#[test]
 fn a_commit_that_is_denied_shows_and_heals() {
+    for denial in [MockFault::GroupDenied, MockFault::TopicDenied] {
+        denied_and_healed(denial);
+    }
+}
+
+fn denied_and_healed(denial: MockFault) {
     let world = World::filled(10);
     let door = Door::default();
     let passed = door.clone();
@@ -105,7 +179,7 @@ fn a_commit_that_is_denied_shows_and_heals() {
     keyway_tests::wait::until("the first commit", LONG, || world.committed(0));
     world
         .broker
-        .fail_requests(MockRequest::OffsetCommit, &[MockFault::GroupDenied; 30]);
+        .fail_requests(MockRequest::OffsetCommit, &[denial; 30]);
     door.open();
     run.until_status("the denial", |status| {
         status

@@ -48,6 +48,16 @@ fn built(what: &[&str], place: &str) -> PathBuf {
                 .expect("a profile's directory lies in the target's"),
         )
         .current_dir(env!("CARGO_MANIFEST_DIR"));
+    // What cargo says of this package would have build scripts run again that look at it, and half the tree with them.
+    for (name, _) in env::vars_os() {
+        let of_package = ["CARGO_MANIFEST_", "CARGO_PKG_"];
+        if of_package
+            .iter()
+            .any(|prefix| name.to_string_lossy().starts_with(prefix))
+        {
+            cargo.env_remove(name);
+        }
+    }
     let status = cargo.status().expect("cargo runs this test");
     assert!(status.success(), "not built: {cargo:?}");
     profile.join(place)

@@ -48,15 +48,19 @@ pub(crate) struct Prefetch {
     pub(crate) max_kbytes: u32,
     /// `fetch.message.max.bytes`: the most of a partition in one fetch.
     pub(crate) fetch_message_max_bytes: u32,
+    /// `fetch.max.bytes`: the most of one fetch, all partitions together, as the broker stores them.
+    pub(crate) fetch_max_bytes: u32,
 }
 
 impl Default for Prefetch {
     fn default() -> Self {
         Self {
-            min_messages: 10_000,
+            // Twice as many are not faster, and more of them are thrown away at a pause.
+            min_messages: 5_000,
             queue_backoff_ms: 0,
             max_kbytes: 65_536,
             fetch_message_max_bytes: 1_048_576,
+            fetch_max_bytes: 4_194_304,
         }
     }
 }
@@ -170,6 +174,7 @@ pub(crate) fn prepare(config: &ClientConfig, prefetch: Prefetch) -> Result<Prepa
             Some("max.partition.fetch.bytes"),
             prefetch.fetch_message_max_bytes,
         ),
+        ("fetch.max.bytes", None, prefetch.fetch_max_bytes),
     ] {
         let chosen = client
             .get(property)

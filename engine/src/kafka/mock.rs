@@ -85,6 +85,8 @@ pub enum MockFault {
     Disconnect,
     /// COORDINATOR_LOAD_IN_PROGRESS.
     CoordinatorLoading,
+    /// COORDINATOR_NOT_AVAILABLE.
+    CoordinatorNotAvailable,
     /// NOT_COORDINATOR.
     NotCoordinator,
     /// ILLEGAL_GENERATION.
@@ -105,6 +107,10 @@ pub enum MockFault {
     ClusterDenied,
     /// FENCED_INSTANCE_ID.
     FencedInstance,
+    /// FENCED_MEMBER_EPOCH.
+    FencedMember,
+    /// STALE_MEMBER_EPOCH.
+    StaleMember,
     /// OFFSET_OUT_OF_RANGE.
     OffsetOutOfRange,
     /// UNKNOWN_SERVER_ERROR.
@@ -117,6 +123,7 @@ impl MockFault {
             Self::None => Rd::RD_KAFKA_RESP_ERR_NO_ERROR,
             Self::Disconnect => Rd::RD_KAFKA_RESP_ERR__TRANSPORT,
             Self::CoordinatorLoading => Rd::RD_KAFKA_RESP_ERR_COORDINATOR_LOAD_IN_PROGRESS,
+            Self::CoordinatorNotAvailable => Rd::RD_KAFKA_RESP_ERR_COORDINATOR_NOT_AVAILABLE,
             Self::NotCoordinator => Rd::RD_KAFKA_RESP_ERR_NOT_COORDINATOR,
             Self::IllegalGeneration => Rd::RD_KAFKA_RESP_ERR_ILLEGAL_GENERATION,
             Self::UnknownMember => Rd::RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID,
@@ -127,6 +134,8 @@ impl MockFault {
             Self::ClusterDenied => Rd::RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED,
             Self::TopicDenied => Rd::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED,
             Self::FencedInstance => Rd::RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID,
+            Self::FencedMember => Rd::RD_KAFKA_RESP_ERR_FENCED_MEMBER_EPOCH,
+            Self::StaleMember => Rd::RD_KAFKA_RESP_ERR_STALE_MEMBER_EPOCH,
             Self::OffsetOutOfRange => Rd::RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE,
             Self::Unknown => Rd::RD_KAFKA_RESP_ERR_UNKNOWN,
         }

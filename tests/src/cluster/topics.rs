@@ -27,11 +27,7 @@ impl Cluster {
         wait::until(
             "every partition of a new topic has a leader",
             PATIENCE,
-            || {
-                (0..partitions)
-                    .all(|partition| self.leader(name, partition).is_some())
-                    .then_some(())
-            },
+            || (self.led(name) == partitions).then_some(()),
         );
     }
 
@@ -53,6 +49,18 @@ impl Cluster {
             let is_there = all.ok()?.topics().iter().any(|topic| topic.name() == name);
             (!is_there).then_some(())
         });
+    }
+
+    /// How many partitions of a topic have a leader: one question for all of them.
+    fn led(&self, topic: &str) -> i32 {
+        let timeout = Duration::from_secs(5);
+        let Ok(metadata) = self.admin.inner().fetch_metadata(Some(topic), timeout) else {
+            return 0;
+        };
+        let topics = metadata.topics().iter();
+        let partitions = topics.flat_map(|topic| topic.partitions());
+        let led = partitions.filter(|found| found.error().is_none() && found.leader() >= 0);
+        i32::try_from(led.count()).expect("a count of partitions")
     }
 
     /// Adds partitions to a topic until it has so many, and waits until each has a leader.

@@ -1,0 +1,36 @@
+//! What an engine costs: memory and processor time. Each is measured in a process of its own
+//! (`examples/member.rs`) on a real broker, and judged against the bound that was configured or as a ratio, since the
+//! machine is whatever it is.
+
+mod backlog;
+mod idle;
+mod partitions;
+mod poison;
+
+use std::time::Duration;
+
+use keyway_tests::cluster::Cluster;
+use keyway_tests::member_process::MemberProcess;
+
+const MIB: u64 = 1 << 20;
+
+/// The bound for anything that takes seconds when all is well, on a machine with much else to do.
+const PATIENCE: Duration = Duration::from_secs(240);
+
+/// A member of a group of its own over a topic.
+fn member(cluster: &Cluster, topic: &str, more: &[String]) -> MemberProcess {
+    let arguments = [
+        format!("brokers={}", cluster.bootstrap()),
+        format!("group={}", cluster.unique("group")),
+        format!("topic={topic}"),
+    ];
+    MemberProcess::start(&[&arguments[..], more].concat())
+}
+
+/// A number from the environment.
+fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| {
+        text.parse()
+            .unwrap_or_else(|_| panic!("{name}={text}: a number"))
+    })
+}
