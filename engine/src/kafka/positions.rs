@@ -6,7 +6,9 @@
 //! - **An end-of-partition event counts as a record.** The event at offset N moves librdkafka's
 //!   position to N + 1. It goes back to that position after a pause, and it pauses by itself while a
 //!   rebalance is answered. So the record at N would be skipped. After each pause the partitions that
-//!   stand at such an end are moved back to N ([`Positions::skipped`]).
+//!   stand at such an end are moved back to N ([`Positions::skipped`]). A fetch of N + 1 that was out
+//!   before that is answered with "out of range": no loss of a position either, but the same fault
+//!   ([`Positions::overshot`]).
 //! - **The position is behind while a batch is taken out.** A pause in that moment makes librdkafka
 //!   deliver the batch's records again. They are dropped here ([`Positions::admit`]).
 //!
@@ -149,6 +151,12 @@ impl Positions {
             .collect()
     }
 
+    /// Where the partition stands at an end, if librdkafka asked for an `offset` beyond it, which nobody told it to.
+    pub(super) fn overshot(&self, tp: &TopicPartition, offset: i64) -> Option<Start> {
+        let slot = &self.slots[*self.partitions.get(tp)?];
+        (slot.at_end && offset > slot.next).then(|| slot.start())
+    }
+
     /// These partitions with their positions, those of them that are assigned.
     pub(super) fn of(&self, partitions: &[TopicPartition]) -> Vec<Start> {
         let indices = partitions.iter().filter_map(|tp| self.partitions.get(tp));
@@ -256,5 +264,17 @@ mod tests {
         assert_eq!(positions.skipped(all.iter()), [start(0, 0), start(1, 8)]);
         positions.end(&tp(1), 2);
         assert_eq!(positions.skipped([tp(1)].iter()), [start(1, 8)]);
+    }
+
+    #[test]
+    fn only_an_offset_beyond_an_end_was_asked_for_by_nobody() {
+        let mut positions = Positions::default();
+        positions.set(&[start(0, 500), start(1, 0)]);
+        positions.end(&tp(1), 8);
+        // A start that is not in the log, and an end that the log has lost since.
+        assert_eq!(positions.overshot(&tp(0), 500), None);
+        assert_eq!(positions.overshot(&tp(1), 8), None);
+        assert_eq!(positions.overshot(&tp(1), 9), Some(start(1, 8)));
+        assert_eq!(positions.overshot(&tp(2), 9), None);
     }
 }

@@ -180,16 +180,34 @@ impl Source {
         if !self.failures.is_empty() {
             for failure in std::mem::take(&mut self.failures) {
                 let event = self.message_event(failure);
-                if let SourceEvent::EndOfPartition { tp, offset } = &event {
-                    self.positions.end(tp, *offset);
+                if !self.mends(&event) {
+                    self.events.push_back(event);
                 }
-                self.events.push_back(event);
             }
         }
         for stashed in self.shared.client.stashed() {
             if let Some(event) = self.stashed_event(stashed) {
                 self.events.push_back(event);
             }
+        }
+    }
+
+    /// Keeps the positions, and says whether that was all that there is to the event.
+    fn mends(&mut self, event: &SourceEvent) -> bool {
+        match event {
+            SourceEvent::EndOfPartition { tp, offset } => {
+                self.positions.end(tp, *offset);
+                false
+            }
+            SourceEvent::OffsetOutOfRange { tp, offset, .. } => {
+                let Some(start) = self.positions.overshot(tp, *offset) else {
+                    return false;
+                };
+                let moved = self.move_to(std::slice::from_ref(&start));
+                tracing::debug!(partition = %tp, asked = offset, back_to = start.offset, ?moved, "past the end by a fault of the client");
+                moved.is_ok()
+            }
+            _ => false,
         }
     }
 
@@ -321,6 +339,16 @@ impl Source {
     #[cfg(test)]
     pub(crate) fn live_records(&self) -> usize {
         self.shared.client.live()
+    }
+
+    /// Makes librdkafka fetch from `offset`, as it does of its own accord.
+    #[cfg(test)]
+    pub(crate) fn step_past(&self, tp: &TopicPartition, offset: i64) -> Result<(), ClientError> {
+        self.move_to(&[Start {
+            tp: tp.clone(),
+            offset,
+            leader_epoch: None,
+        }])
     }
 
     /// What becomes of the native client after this source is gone.

@@ -3,7 +3,8 @@
 use super::*;
 use crate::kafka::native::PartitionList;
 use crate::kafka::{
-    ClientError, CommitAnswer, CommitCode, CommitOffset, MockFault, MockRequest, NotSent,
+    ClientError, CommitAnswer, CommitCode, CommitOffset, DeniedWhat, MockFault, MockRequest,
+    NotSent,
 };
 
 /// A fault, and what it has to be told as.
@@ -106,7 +107,6 @@ fn one_partition_may_fail_while_another_succeeds() {
     let broker = broker(1);
     let member = Member::reading(&broker);
     // The mock gives an error to every partition behind the first that has one.
-    // The mock gives an error to every partition behind the first that has one.
     let missing = TopicPartition::new("zzz", 4);
     let offsets = [
         CommitOffset {
@@ -117,7 +117,7 @@ fn one_partition_may_fail_while_another_succeeds() {
     ];
     let codes = codes(commit(&member, &offsets));
     assert!(
-        matches!(&codes[0], CommitCode::Other(code) if code.name == "UNKNOWN_TOPIC_OR_PART"),
+        matches!(&codes[0], CommitCode::Denied(DeniedWhat::MissingTopic(topic), _) if topic == "zzz"),
         "{codes:?}"
     );
     assert_eq!(codes[1], CommitCode::Success);

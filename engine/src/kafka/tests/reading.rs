@@ -262,6 +262,25 @@ fn an_offset_that_is_not_there_is_an_event_and_a_seek_goes_on() {
     assert_eq!(member.offsets(0), [3, 4]);
 }
 
+/// librdkafka steps one past an end by itself when it pauses for a rebalance, and the fetch may be out before the source
+/// has moved it back. Without `Positions::overshot` the event comes, for which the engine restores the partition anew and
+/// repeats what it has not committed.
+#[test]
+fn a_fetch_past_an_end_that_nobody_asked_for_is_no_event() {
+    let broker = broker(1);
+    broker.produce_numbered(TOPIC, 0, 0, 5).expect("produced");
+    let mut member = Member::reading(&broker);
+    member.until("the end", |member| !member.events.is_empty());
+    member.events.clear();
+    member.source.step_past(&tp(0), 6).expect("a step too far");
+    member.until("the end again", |member| !member.events.is_empty());
+    broker.produce_numbered(TOPIC, 0, 5, 3).expect("produced");
+    member.until_records(8);
+    assert_eq!(member.offsets(0), (0..8).collect::<Vec<_>>());
+    let is_end = |event: &SourceEvent| matches!(event, SourceEvent::EndOfPartition { .. });
+    assert!(member.events.iter().all(is_end), "{:?}", member.events);
+}
+
 #[test]
 fn a_broker_that_is_away_is_a_transient_error() {
     let broker = broker(1);
