@@ -1,10 +1,10 @@
 //! One memory budget, and how it is shared out.
 //!
 //! ```text
-//!   4 of 16   librdkafka's prefetch: one queue for all partitions
+//!   2 of 16   librdkafka's prefetch: one queue for all partitions. What a pause throws away comes from here
 //!   4 of 16   by how much one fetch may overshoot it: a broker counts packed bytes, memory holds unpacked ones
 //!   3 of 16   buffered records, as the core counts them
-//!   5 of 16   what else of their batches records pin, what the allocator keeps, and the engine's own tables
+//!   7 of 16   what else of their batches records pin, what the allocator keeps, and the engine's own tables
 //! ```
 //!
 //! None of the shares follows the number of partitions, so that one partition and a thousand cost the same.
@@ -41,16 +41,16 @@ pub(crate) struct MemoryBudget(pub(crate) usize);
 
 impl MemoryBudget {
     pub(crate) fn prefetch(self) -> Prefetch {
-        let bytes = self.0 / 4;
+        let overshoot = self.0 / 4;
         Prefetch {
-            max_kbytes: u32::try_from(bytes / KIB).unwrap_or(u32::MAX),
-            // 64 partitions may answer at once before a fetch overshoots the prefetch by more than itself.
+            max_kbytes: u32::try_from(self.0 / 8 / KIB).unwrap_or(u32::MAX),
+            // 64 partitions may answer at once.
             fetch_message_max_bytes: u32::try_from(
-                (bytes / 64).clamp(FETCH_BYTES.0, FETCH_BYTES.1),
+                (overshoot / 64).clamp(FETCH_BYTES.0, FETCH_BYTES.1),
             )
             .unwrap_or(u32::MAX),
             fetch_max_bytes: u32::try_from(
-                (bytes / UNPACKED).clamp(FETCH_TOTAL_BYTES.0, FETCH_TOTAL_BYTES.1),
+                (overshoot / UNPACKED).clamp(FETCH_TOTAL_BYTES.0, FETCH_TOTAL_BYTES.1),
             )
             .unwrap_or(u32::MAX),
             ..Prefetch::default()

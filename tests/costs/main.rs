@@ -3,6 +3,7 @@
 //! machine is whatever it is.
 
 mod backlog;
+mod fetching;
 mod idle;
 mod partitions;
 mod poison;

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use keyway_tests::checker::{Evidence, Rules, Tally, held, judge, set_apart};
 use keyway_tests::cluster::{Cluster, Produced};
@@ -281,8 +281,23 @@ impl<'c> Crew<'c> {
         self.cluster.end_offsets(&self.topic)
     }
 
+    /// Whether the node has every replica of the topic in sync.
+    pub(crate) fn is_in_sync(&self, node: usize) -> bool {
+        (0..PARTITIONS).all(|partition| {
+            let in_sync = self.cluster.in_sync(&self.topic, partition);
+            in_sync.contains(&node)
+        })
+    }
+
     /// Judges all that happened, with what the broker holds now as the end.
     pub(crate) fn judge(&self) -> Tally {
+        self.judge_by(&Rules {
+            only_crashes_repeat: true,
+            ..CLEAN
+        })
+    }
+
+    pub(crate) fn judge_by(&self, rules: &Rules) -> Tally {
         let lives = || self.seats.iter().flat_map(|seat| &seat.lives);
         let logs = lives().map(|life| {
             let log = EventLog::read(&life.events);
@@ -295,11 +310,7 @@ impl<'c> Crew<'c> {
             &self.topic,
             &self.cluster.committed(&self.group, &self.topic),
         );
-        let rules = Rules {
-            only_crashes_repeat: true,
-            ..CLEAN
-        };
-        judge(&evidence, &rules).unwrap_or_else(|verdict| {
+        judge(&evidence, rules).unwrap_or_else(|verdict| {
             let first = &verdict.violations[0];
             let kept = std::env::temp_dir().join(self.cluster.unique("keyway-fault"));
             fs::create_dir_all(&kept).expect("a place for temporary files");
@@ -329,4 +340,12 @@ fn feed(cluster: &Cluster, topic: &str, records: usize) -> Vec<Produced> {
 fn now() -> u64 {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
     since_epoch.unwrap_or_default().as_nanos() as u64
+}
+
+/// The fault's own time: it is drawn, so there is nothing to wait for.
+pub(crate) fn pass(millis: u64) {
+    let at = Instant::now() + Duration::from_millis(millis);
+    wait::until("the time of a fault", PATIENCE, || {
+        (Instant::now() >= at).then_some(())
+    });
 }

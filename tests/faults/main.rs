@@ -7,6 +7,7 @@
 //! | `points` | `member` (the engine in a process of its own) kills itself at each labelled point |
 //! | `paused` | a member stands still for longer than its session, and goes on |
 //! | `rounds` | all of it, drawn by seed, while records are fed |
+//! | `nodes` | two members, while one of three nodes dies or stands still (long: by command only) |
 //!
 //! | variable | effect |
 //! |---|---|
@@ -15,6 +16,7 @@
 
 mod crew;
 mod kills;
+mod nodes;
 mod paused;
 mod points;
 mod riders;

@@ -10,7 +10,7 @@ use keyway_tests::random::{Random, number, seed};
 use keyway_tests::wait;
 use keyway_tests::world::Protocol;
 
-use crate::crew::{Crew, PATIENCE};
+use crate::crew::{Crew, PATIENCE, pass};
 use crate::points::die;
 
 /// Faults of one round.
@@ -162,12 +162,4 @@ fn suffer(crew: &mut Crew<'_>, stays: usize, suffers: usize, fault: Fault) -> bo
         }
         Fault::Die(_) => unreachable!("it was dealt with above"),
     }
-}
-
-/// The fault's own time: it is drawn, so there is nothing to wait for.
-fn pass(millis: u64) {
-    let at = Instant::now() + Duration::from_millis(millis);
-    wait::until("the time of a fault", PATIENCE, || {
-        (Instant::now() >= at).then_some(())
-    });
 }

@@ -14,7 +14,8 @@ use testcontainers_modules::testcontainers::runners::SyncRunner as _;
 use testcontainers_modules::testcontainers::{Container, ContainerRequest, ImageExt as _};
 
 use super::settings::{self, CLIENTS, CONTROLLERS};
-use super::{Config, KAFKA_VERSION, Nodes, leftovers, ports, tail, unique};
+use super::{Config, KAFKA_VERSION, Nodes, PATIENCE, leftovers, ports, tail, unique};
+use crate::wait;
 
 /// A first start may have to pull the image.
 const STARTUP: Duration = Duration::from_secs(300);
@@ -67,19 +68,20 @@ impl Containers {
         (bootstrap.join(","), Box::new(Containers { names, running }))
     }
 
-    fn docker(&self, action: &[&str], node: usize) {
-        let name = &self.names[node - 1];
+    fn docker(&self, action: &str, node: usize) {
+        self.try_docker(action, node)
+            .unwrap_or_else(|error| panic!("docker {action}: {error}"));
+    }
+
+    fn try_docker(&self, action: &str, node: usize) -> Result<(), String> {
         let output = Command::new("docker")
-            .args(action)
-            .arg(name)
+            .arg(action)
+            .arg(&self.names[node - 1])
             .stdin(Stdio::null())
             .output();
         let output = output.expect("docker ran before");
-        assert!(
-            output.status.success(),
-            "docker {action:?} {name}: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
+        let said = || String::from_utf8_lossy(&output.stderr).into_owned();
+        output.status.success().then_some(()).ok_or_else(said)
     }
 }
 
@@ -97,19 +99,26 @@ impl Drop for Containers {
 
 impl Nodes for Containers {
     fn kill(&self, node: usize) {
-        self.docker(&["kill"], node);
+        self.docker("kill", node);
     }
 
     fn start(&self, node: usize) {
-        self.docker(&["start"], node);
+        self.docker("start", node);
     }
 
     fn pause(&self, node: usize) {
-        self.docker(&["pause"], node);
+        // The kernel's freezer gives up ("unable to freeze") while a thread of the node is inside a long system call.
+        let mut last = String::new();
+        wait::try_until(PATIENCE, || {
+            self.try_docker("pause", node)
+                .map_err(|error| last = error)
+                .ok()
+        })
+        .unwrap_or_else(|| panic!("docker pause: {last}"));
     }
 
     fn resume(&self, node: usize) {
-        self.docker(&["unpause"], node);
+        self.docker("unpause", node);
     }
 
     fn log(&self, node: usize) -> String {
