@@ -286,6 +286,13 @@ pub(super) fn report(world: &mut World, m: usize, r: usize) -> Check {
     let said: Vec<_> = finished
         .map(|end| (end.at, Said::of(&end.verdict)))
         .collect();
+    if let Some(book) = &member.let_through {
+        // What a circuit forgives is tried again under the same number, maybe before this report is taken in whole.
+        let failed = said
+            .iter()
+            .filter(|(_, said)| matches!(said, Said::Failed { .. }));
+        failed.for_each(|(at, _)| book.forget(at));
+    }
     let opened = member.core.counters().circuits_opened;
     let was_held = member.circuits[route.index()] != CircuitState::Closed;
     member.core.completed(report, now);
@@ -339,9 +346,6 @@ impl World {
         let is_blamed = !batch_failed || said.iter().filter(started).count() <= 1;
         for (at, said) in said {
             member.came_back(at, matches!(said, Said::Unstarted));
-            if let (Said::Failed { .. }, Some(book)) = (said, &member.let_through) {
-                book.forget(at);
-            }
             let offset = at.offset.get();
             let Some(assignment) = member.current(at.slot, at.epoch) else {
                 continue;
