@@ -47,16 +47,29 @@ fn bytes_count_like_records() {
 fn under_pressure_each_partition_has_its_share_and_the_others_find_room() {
     let mut config = pool(100);
     config.buffers.total_records = 40;
-    let mut world = World::with_partitions(config, 4);
+    let mut world = World::with_partitions(config, 8);
     world.arrive_at(0, &records(&keys(21), 0));
     assert_eq!(
         world.paused,
         [PartitionSlot(0)],
-        "more than half of all, more than a quarter by one"
+        "more than half of all, more than four shares of five records"
     );
     assert!(!world.core.is_full());
     world.arrive_at(1, &records(&keys(5), 0));
     assert_eq!(world.paused, [PartitionSlot(0)]);
+}
+
+/// A pause throws away what was fetched ahead. With a single share for each, all of them are paused.
+#[test]
+fn partitions_that_are_alike_are_held_back_by_the_whole_and_none_is_paused() {
+    let mut config = pool(100);
+    config.buffers.total_records = 40;
+    let mut world = World::with_partitions(config, 8);
+    for slot in 0..8 {
+        world.arrive_at(slot, &records(&keys(5), 0));
+    }
+    assert!(world.core.is_full());
+    assert_eq!(world.paused, []);
 }
 
 #[test]

@@ -23,33 +23,33 @@ impl Intervals {
     }
 }
 
-/// An attempt: slot, offset, epoch, number.
-type Attempt = (PartitionSlot, i64, u64, u32);
+/// A record of an assignment: slot, offset, epoch. Not the number of its attempt, which a circuit may take back.
+type Starter = (PartitionSlot, i64, u64);
 
-/// The attempts that were let through.
+/// The records that were let through and have not failed since.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Book(Arc<Mutex<BTreeSet<Attempt>>>);
+pub(crate) struct Book(Arc<Mutex<BTreeSet<Starter>>>);
 
-fn attempt(at: &TaskRef) -> Attempt {
-    (at.slot, at.offset.get(), at.epoch.0, at.attempt)
+fn starter(at: &TaskRef) -> Starter {
+    (at.slot, at.offset.get(), at.epoch.0)
 }
 
 impl Book {
-    /// Notes an attempt; `false` when it was let through before.
+    /// Notes a record; `false` when it was let through before.
     fn note(&self, at: &TaskRef) -> bool {
         let mut book = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        book.insert(attempt(at))
+        book.insert(starter(at))
     }
 
-    /// An attempt has failed: the next one may have its number, and needs a turn of its own.
+    /// An attempt has failed: the next one needs a turn of its own.
     pub(crate) fn forget(&self, at: &TaskRef) {
         let mut book = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        book.remove(&attempt(at));
+        book.remove(&starter(at));
     }
 
     pub(crate) fn holds(&self, at: &TaskRef) -> bool {
         let book = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        book.contains(&attempt(at))
+        book.contains(&starter(at))
     }
 }
 

@@ -287,7 +287,7 @@ pub(super) fn report(world: &mut World, m: usize, r: usize) -> Check {
         .map(|end| (end.at, Said::of(&end.verdict)))
         .collect();
     if let Some(book) = &member.let_through {
-        // What a circuit forgives is tried again under the same number, maybe before this report is taken in whole.
+        // What fails may get its next turn before this report is taken in whole.
         let failed = said
             .iter()
             .filter(|(_, said)| matches!(said, Said::Failed { .. }));
