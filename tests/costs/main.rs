@@ -27,11 +27,3 @@ fn member(cluster: &Cluster, topic: &str, more: &[String]) -> MemberProcess {
     ];
     MemberProcess::start(&[&arguments[..], more].concat())
 }
-
-/// A number from the environment.
-fn setting(name: &str, default: u64) -> u64 {
-    std::env::var(name).map_or(default, |text| {
-        text.parse()
-            .unwrap_or_else(|_| panic!("{name}={text}: a number"))
-    })
-}

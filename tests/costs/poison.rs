@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use keyway_tests::cluster::Cluster;
 use keyway_tests::member_process::MemberProcess;
+use keyway_tests::random;
 use keyway_tests::wait;
 
 use crate::backlog::Writer;
-use crate::{MIB, PATIENCE, member, setting};
+use crate::{MIB, PATIENCE, member};
 
 const PARTITIONS: u64 = 4;
 
@@ -80,7 +81,7 @@ fn number(member: &mut MemberProcess, name: &str) -> u64 {
 /// Known pain 16; `KEYWAY_COSTS_SECONDS=3600` makes an hour of it.
 #[test]
 fn memory_under_a_poisoned_key_is_bounded_and_good_keys_go_on() {
-    let time = Duration::from_secs(setting("KEYWAY_COSTS_SECONDS", 15));
+    let time = Duration::from_secs(random::number("KEYWAY_COSTS_SECONDS").unwrap_or(15));
     let cluster = Cluster::start();
     let topic = cluster.unique("poison");
     cluster.create_topic(&topic, PARTITIONS as i32, &[]);
