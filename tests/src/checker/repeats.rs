@@ -10,7 +10,9 @@ use crate::event_log::{Event, Kind};
 
 pub(super) struct OnlyCrashesRepeat {
     judged: bool,
-    /// By whom, and by which event.
+    /// By which event the last attempt began.
+    begun: BTreeMap<(Place, Offset), usize>,
+    /// By whom, and by which event that attempt began: what is lost or killed while it runs does not count as finished.
     finished: BTreeMap<(Place, Offset), (String, usize)>,
     /// When a member was killed, and when it last lost a partition, by the index of the event.
     killed: BTreeMap<String, usize>,
@@ -21,6 +23,7 @@ impl OnlyCrashesRepeat {
     pub(super) fn new(rules: &Rules) -> Self {
         OnlyCrashesRepeat {
             judged: rules.only_crashes_repeat,
+            begun: BTreeMap::new(),
             finished: BTreeMap::new(),
             killed: BTreeMap::new(),
             lost: BTreeMap::new(),
@@ -31,11 +34,11 @@ impl OnlyCrashesRepeat {
         let Some((place, offset)) = lane::record(event).filter(|_| event.attempt <= 1) else {
             return;
         };
-        let Some((by, done)) = self.finished.get(&(place.clone(), offset)) else {
+        let Some((by, begun)) = self.finished.get(&(place.clone(), offset)) else {
             return;
         };
         let lost = self.lost.get(&(by.clone(), place.clone()));
-        if self.killed.get(by).max(lost) > Some(done) {
+        if self.killed.get(by).max(lost) > Some(begun) {
             return;
         }
         found.push(Violation {
@@ -58,10 +61,15 @@ impl Check for OnlyCrashesRepeat {
         }
         let of_member = || (event.member.clone(), (event.topic.clone(), event.partition));
         match event.kind {
-            Kind::Start => self.start(index, event, found),
+            Kind::Start => {
+                self.start(index, event, found);
+                self.begun
+                    .extend(lane::record(event).map(|record| (record, index)));
+            }
             Kind::Done | Kind::Dead => {
                 if let Some(record) = lane::record(event) {
-                    self.finished.insert(record, (event.member.clone(), index));
+                    let begun = self.begun.get(&record).copied().unwrap_or(index);
+                    self.finished.insert(record, (event.member.clone(), begun));
                 }
             }
             Kind::Killed => drop(self.killed.insert(event.member.clone(), index)),
@@ -92,6 +100,15 @@ mod tests {
                 ))
                 .clean();
         }
+    }
+
+    // Judged from the end of the work, the late result of a lost assignment would count as finished work.
+    #[test]
+    fn what_ran_when_its_partition_was_lost_may_run_again() {
+        World::produced(1)
+            .rules(ORDERLY)
+            .run("assigned by a; start 0 by a; lost by a; done 0 by a; start 0 by b; done 0 by b")
+            .clean();
     }
 
     #[test]
