@@ -17,6 +17,7 @@ fn records(keys: &[String], first: i64) -> Vec<(i64, &str)> {
         .collect()
 }
 
+/// Without the pause in `push_back` it fails: nothing is paused.
 #[test]
 fn a_full_partition_is_paused_and_resumed_at_a_quarter() {
     let mut config = pool(100);
@@ -124,6 +125,8 @@ fn with_holes(config: keyway_core::CoreConfig, count: i64) -> World {
     world
 }
 
+/// Without the threshold it is not blocked; with the lowest hole held too (`MapHoldsLowest`) 1 never runs again, and
+/// with the lanes behind the map left there (`BehindMapForgotten`) neither does 41.
 #[test]
 fn a_map_over_the_threshold_holds_back_what_is_above_it_and_never_its_lowest_hole() {
     let mut config = pool(64);
@@ -227,6 +230,7 @@ fn stuck_or_not(offset: i64) -> (bool, String) {
     }
 }
 
+/// Without the horizon (`NoHorizon`) it fails with 10 maps that were left out, under a cap of 64.
 #[test]
 fn a_fast_handler_beside_a_stuck_key_never_outgrows_the_cap() {
     for cap in [64, 400, 2_000, 4_096] {

@@ -18,6 +18,7 @@ fn of(max_records: usize) -> BatchConfig {
     }
 }
 
+/// With a further record of the lane it fails with 1 running beside 0.
 #[test]
 fn a_batch_takes_one_record_of_each_lane() {
     let mut world = World::new(batches(POOL, of(10)));
@@ -26,6 +27,8 @@ fn a_batch_takes_one_record_of_each_lane() {
     assert!(world.handed_over[0].batch);
 }
 
+/// With one record of each lane all the same it fails with 0 and 4 in a batch; without the bound of records, with all
+/// five.
 #[test]
 fn a_batch_may_hold_several_records_of_a_lane_where_that_was_asked_for() {
     let batch = BatchConfig {
@@ -38,6 +41,7 @@ fn a_batch_may_hold_several_records_of_a_lane_where_that_was_asked_for() {
     assert_eq!(world.running(), [0, 1, 2, 4], "3 waits for its lane");
 }
 
+/// Without the bound of bytes it fails with all three in one.
 #[test]
 fn bytes_bound_a_batch_and_a_single_larger_record_goes_alone() {
     let batch = BatchConfig {
@@ -63,6 +67,8 @@ fn without_a_wait_nothing_is_held_back_to_fill_up() {
     assert_eq!(world.running(), [0]);
 }
 
+/// Without the wait 0 runs at once; without the look whether it is full nothing does; without the end of the wait a
+/// tick leaves it due.
 #[test]
 fn with_a_wait_a_batch_goes_when_it_is_full_or_the_wait_is_over() {
     let mut world = World::new(batches(
@@ -82,6 +88,7 @@ fn with_a_wait_a_batch_goes_when_it_is_full_or_the_wait_is_over() {
     assert!(world.running().contains(&3), "waited for");
 }
 
+/// With a wait to fill up in a drain it fails with nothing running.
 #[test]
 fn a_drain_does_not_wait_for_more() {
     let mut world = World::new(batches(
@@ -96,6 +103,7 @@ fn a_drain_does_not_wait_for_more() {
     assert_eq!(world.running(), [0]);
 }
 
+/// Without the halving (`BatchNotSplit`) it fails with twenty batches of eight.
 #[test]
 fn a_batch_that_fails_as_a_whole_is_halved_until_the_bad_record_stands_alone() {
     let mut world = World::new(batches(ONE, of(8)));
@@ -136,6 +144,7 @@ fn a_failed_record_of_a_batch_is_let_in_again_by_its_pinned_worker() {
     assert_eq!(world.running(), [0]);
 }
 
+/// With room for as many as a fast handler has, it fails with 2 there already.
 #[test]
 fn a_pinned_worker_gets_no_second_batch_though_it_reports_the_first_in_parts() {
     let mut world = World::new(batches(ONE, of(2)));

@@ -8,6 +8,7 @@ use keyway_core::{CommitAnswer, CommitReason, PartitionSlot, Timestamp};
 use keyway_offsets::{Limits, ThresholdRatio};
 use support::{BACKOFF, INTERVAL, World, at, map, pinned};
 
+/// Without `make_due` in `Core::assigned` it fails: nobody comes at the time.
 #[test]
 fn the_first_position_of_a_group_is_committed_at_once() {
     let mut world = World::with_gate(pinned(1), keyway_core::OpenGate, 1);
@@ -26,6 +27,7 @@ fn a_restored_partition_is_clean() {
     assert!(world.core.is_all_clean());
 }
 
+/// With the map as it was, or with what it holds taken for committed, it fails without a plan.
 #[test]
 fn a_log_start_above_the_committed_offset_is_committed_without_a_completion() {
     let mut world = World::with_gate(pinned(1), keyway_core::OpenGate, 1);
@@ -34,6 +36,7 @@ fn a_log_start_above_the_committed_offset_is_committed_without_a_completion() {
     assert_eq!(world.planned(), &map(55, 60, &[55]));
 }
 
+/// Without the note of the gap (`GapNotCommitted`), or with a tracker that steps over no gap, it fails without a plan.
 #[test]
 fn a_gap_in_front_of_a_record_that_is_complete_is_committed_without_a_completion() {
     let mut world = World::with_gate(pinned(1), keyway_core::OpenGate, 1);
@@ -44,6 +47,7 @@ fn a_gap_in_front_of_a_record_that_is_complete_is_committed_without_a_completion
     assert_eq!(world.planned(), &map(8, 9, &[8]));
 }
 
+/// Without the note of the gap (`GapNotCommitted`), or without `complete_below`, it fails without a plan.
 #[test]
 fn a_position_without_a_record_is_committed() {
     let mut world = World::new(pinned(1));
@@ -53,6 +57,8 @@ fn a_position_without_a_record_is_committed() {
     assert_eq!(world.planned(), &map(12, 11, &[]));
 }
 
+/// With a base read later than the map (`BaseFromLater`) the first plan is 2 without a hole; with what completed until
+/// the answer taken for committed (`VersionAtAnswer`) there is no second plan.
 #[test]
 fn offset_and_map_are_of_one_moment_and_what_completes_later_is_in_the_next_plan() {
     let mut world = World::new(pinned(4));
@@ -102,6 +108,8 @@ fn an_answer_that_comes_twice_changes_nothing() {
     assert!(!world.core.is_all_clean());
 }
 
+/// Taken for stored (`AmbiguousIsStored`) it fails after 1 of two, with one answer taken for enough
+/// (`AmbiguousNeedsOne`) after 2.
 #[test]
 fn a_commit_without_an_answer_needs_two_acknowledged_ones() {
     let mut world = World::new(pinned(1));
@@ -121,6 +129,7 @@ fn a_commit_without_an_answer_needs_two_acknowledged_ones() {
     assert_eq!(world.plans.len(), 3);
 }
 
+/// Taken for stored (`RefusalForgotten`) it fails with nothing to come.
 #[test]
 fn a_commit_that_was_refused_for_a_passing_reason_comes_again_after_the_backoff() {
     let mut world = World::new(pinned(1));

@@ -257,6 +257,7 @@ fn an_answer_to_a_letter_of_an_ended_assignment_is_dropped() {
     }
 }
 
+/// Without the letters in `is_all_quiet` it fails: the second is left to itself.
 #[test]
 fn a_stop_waits_for_a_letter_that_is_being_written_and_begins_no_further_try() {
     let mut world = after(1, pool(4));
@@ -268,6 +269,7 @@ fn a_stop_waits_for_a_letter_that_is_being_written_and_begins_no_further_try() {
     assert!(!world.core.is_all_quiet(), "1 runs");
     world.fail(&[1]);
     assert_eq!(world.writing(), [(1, 1)], "what runs is finished");
+    assert!(!world.core.is_all_quiet(), "its letter is written");
     world.written(1);
     assert!(world.core.is_all_quiet());
     world.wait(LATER);
@@ -276,6 +278,8 @@ fn a_stop_waits_for_a_letter_that_is_being_written_and_begins_no_further_try() {
     assert_eq!(world.core.load().0, 1, "0 is incomplete, and is read again");
 }
 
+/// Without the letters in `is_all_quiet` it is drained while one is written; without the retries in `is_drained`,
+/// although the next try is due in time.
 #[test]
 fn a_drain_waits_for_the_letter_whose_try_is_due_by_then() {
     let mut world = after(1, pool(4));

@@ -19,6 +19,7 @@ fn a_drain_ends_when_all_that_may_run_has_run() {
     assert!(world.core.is_drained(world.now) && world.core.is_empty());
 }
 
+/// Without the retries in `is_drained` it is drained although one is due in time.
 #[test]
 fn a_drain_waits_for_the_retries_that_are_due_by_then() {
     let mut world = World::new(pool(1));

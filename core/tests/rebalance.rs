@@ -8,6 +8,8 @@ use support::{INTERVAL, RETRY_DELAY, World, map, pinned, pool};
 
 const SLOT: PartitionSlot = PartitionSlot(0);
 
+/// Without the end of the lease it fails with a worker that would go on, without the count of what is out with a revoke
+/// that waits for nothing.
 #[test]
 fn a_revoke_starts_nothing_more_and_counts_what_finishes() {
     let mut world = World::new(pool(1));
@@ -43,6 +45,8 @@ fn what_was_handed_over_and_not_started_is_forgotten_when_it_comes_back() {
     assert!(world.core.is_quiet(SLOT));
 }
 
+/// With a lane for each assignment (`StaleLaneIgnored`) it fails with the record beside itself; without settling the
+/// lane of a late result, with nothing running for ever.
 #[test]
 fn a_late_result_is_dropped_and_its_record_runs_again() {
     let mut world = World::new(pinned(2));
@@ -127,6 +131,9 @@ fn a_loss_leaves_the_other_partitions_alone() {
     assert_eq!(world.last_plan().partitions[0].slot, PartitionSlot(1));
 }
 
+/// Without forgetting what waited (`RevokedStillCounted`), or what comes back unstarted, it fails in round 1 with 3
+/// records, or 1, that are counted and gone; without forgetting what ends late in round 0 with 3; without giving their
+/// lanes back at the end with 2 of these.
 #[test]
 fn a_thousand_revokes_leave_no_count_behind() {
     let mut world = World::with_partitions(pinned(3), 2);
@@ -142,6 +149,10 @@ fn a_thousand_revokes_leave_no_count_behind() {
         }
         world.with(|core, _| core.revoking(SLOT));
         let still = world.running();
+        if round % 5 == 0 {
+            // What runs is not waited for, and ends late.
+            world.with(|core, _| core.revoked(SLOT));
+        }
         world.give_back(&still);
         assert!(world.core.is_quiet(SLOT));
         world.with(|core, _| core.revoked(SLOT));

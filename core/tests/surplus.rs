@@ -21,6 +21,7 @@ fn hanging() -> World {
     world
 }
 
+/// Without a further call it fails: 2 is at no worker.
 #[test]
 fn a_further_worker_runs_what_the_hanging_one_holds_up_and_never_its_lane() {
     let mut world = hanging();
@@ -36,6 +37,7 @@ fn a_further_worker_runs_what_the_hanging_one_holds_up_and_never_its_lane() {
     assert!(world.running().is_empty());
 }
 
+/// With more for a worker that is one too many (`RetiredGetsMore`) it fails with 2 running behind 1.
 #[test]
 fn a_worker_that_is_one_too_many_gets_nothing_more_and_goes_when_it_holds_nothing() {
     let mut world = hanging();
@@ -74,6 +76,7 @@ fn what_is_wished_for_and_what_stands_in_for_others_do_not_touch_each_other() {
     assert_eq!(world.core.status().routes[0].leaving, 2);
 }
 
+/// Without further calls it fails with 0 alone.
 #[test]
 fn a_pool_makes_as_many_calls_more() {
     let mut world = World::new(pool(1));

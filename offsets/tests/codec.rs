@@ -83,6 +83,8 @@ fn bytes_are_read_one_an_offset() {
     assert_eq!(compressed.map, decoded.map);
 }
 
+/// Without the bound of a run it fails with the short form for 32,768, without the bound of the bits with a length that
+/// is cut off.
 #[test]
 fn short_forms_end_at_32_767() {
     // Bits: only the shortest form where the holes are many.
@@ -108,6 +110,7 @@ fn short_forms_end_at_32_767() {
     );
 }
 
+/// Without the bound of a run it fails with a run of -32,768 that is refused when it is read.
 #[test]
 fn spans_at_every_edge_come_back() {
     let wide = i64::from(i32::MAX);

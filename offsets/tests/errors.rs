@@ -198,6 +198,7 @@ fn negative_numbers_are_named_by_what_they_count() {
     );
 }
 
+/// Without the bound of `MapBuilder::extend` it fails: 2^31 - 1 bits are asked for that are not there.
 #[test]
 fn more_offsets_than_the_window_are_too_large() {
     assert_names(
@@ -228,6 +229,7 @@ fn more_offsets_than_the_window_are_too_large() {
     }
 }
 
+/// Without the last offset in its bound it fails with a map that ends past it.
 #[test]
 fn offsets_past_the_last_there_is_are_too_large() {
     let at = |base, digits: &str| {

@@ -558,6 +558,7 @@ mod tests {
         assert_eq!(restored.map.expect("a map").highest_complete(), 109);
     }
 
+    /// Without the look at the log end it fails: the map is used.
     #[test]
     fn a_map_that_reaches_the_log_end_is_of_another_life() {
         let (restored, discarded) = place(&facts(Some(100), &text(), (0, 109)), &POLICY);
@@ -600,6 +601,7 @@ mod tests {
         assert!(discarded.is_some() && restored.map.is_none());
     }
 
+    /// Without the look at the log end it fails: it is where to go on.
     #[test]
     fn a_committed_offset_past_the_log_end_is_as_none() {
         let (restored, discarded) = place(&facts(Some(100), b"", (0, 99)), &POLICY);
@@ -616,6 +618,7 @@ mod tests {
         }
     }
 
+    /// Without the policy it fails: the map is used.
     #[test]
     fn a_mirrored_group_discards_maps_without_an_epoch() {
         let mut facts = facts(Some(100), &text(), (0, 200));

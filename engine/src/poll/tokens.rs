@@ -247,6 +247,7 @@ mod tests {
         assert_eq!(asked(|| async { Ok(token("good")) }), Ok("good".to_owned()));
     }
 
+    /// Without words for a reason that has none it fails with an empty one.
     #[test]
     fn an_error_is_handed_on_as_the_reason() {
         let refusal = |text: &'static str| asked(move || async move { Err(text.to_owned()) });
@@ -254,12 +255,14 @@ mod tests {
         assert_ne!(refusal(""), Err(String::new()), "librdkafka wants a reason");
     }
 
+    /// Without the failure that follows there is no answer.
     #[test]
     fn a_token_that_is_not_taken_is_a_failure() {
         let reason = asked(|| async { Ok(token("bad")) }).expect_err("refused");
         assert!(reason.contains("a bad token"), "{reason}");
     }
 
+    /// Without the answer of a `Question` that is dropped there is none.
     #[test]
     fn a_panic_is_a_failure() {
         async fn panics() -> Result<OauthToken, String> {
@@ -290,6 +293,7 @@ mod tests {
         assert_eq!(answers.recv_timeout(PATIENCE), Ok(Ok("late".to_owned())));
     }
 
+    /// Without `PROVIDER_TIME` there is no answer.
     #[test]
     fn a_provider_that_takes_too_long_is_given_up() {
         let runtime = runtime::Builder::new_current_thread()
@@ -310,6 +314,7 @@ mod tests {
         assert!(reason.contains("longer than 30s"), "{reason}");
     }
 
+    /// Without the answer of a `Question` that is dropped there is none from a runtime that is gone.
     #[test]
     fn the_callers_runtime_runs_the_provider() {
         let runtime = runtime::Builder::new_multi_thread()

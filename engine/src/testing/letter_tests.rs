@@ -159,6 +159,7 @@ fn while_letters_are_refused_the_record_is_incomplete_and_its_key_waits() {
     assert_eq!(base(&engine), Some(3));
 }
 
+/// With a letter that waits for its next try in `is_all_quiet` the stop takes its whole hour.
 #[test]
 fn a_stop_does_not_hang_on_a_letter_that_cant_be_written_and_the_next_start_begins_anew() {
     let mut engine = with_letters(wish().handler(picky), 2);
@@ -214,6 +215,8 @@ fn a_handler_chooses_the_letter_at_once_or_that_no_further_attempt_is_made() {
     assert_eq!((base(&engine), engine.buffered()), (Some(1), 1));
 }
 
+/// Without `catch_unwind` around the handler it fails with the panic; without the alarm beside its future there is no
+/// letter.
 #[test]
 fn a_panic_and_a_timeout_are_failed_attempts_of_which_the_letter_tells() {
     let mut engine = with_letters(
@@ -315,6 +318,7 @@ fn number(bytes: &[u8]) -> Result<u64, ParseIntError> {
     String::from_utf8_lossy(bytes).parse()
 }
 
+/// As a failure like others (`Outcome::Failed`) it fails: there is no letter before a hundredth attempt.
 #[test]
 fn an_undecodable_record_goes_where_the_policy_says_without_a_further_attempt() {
     let read = || decode::value(number, |_: &Record, _: u64| ());
@@ -414,6 +418,7 @@ impl Decode for Bomb {
     }
 }
 
+/// As a failure like others (`Outcome::Failed`) it fails without a letter.
 #[test]
 fn a_codec_that_panics_has_not_decoded() {
     let mut engine = with_letters(

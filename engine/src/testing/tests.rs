@@ -261,6 +261,7 @@ fn the_delay_is_the_handlers_choice_where_it_makes_one() {
     );
 }
 
+/// Without `catch_unwind` around the handler it fails with the panic.
 #[test]
 fn a_panic_is_a_failed_attempt() {
     let mut engine = with_handler(|record: &Record| assert!(record.attempt() > 1, "first"));
@@ -796,6 +797,7 @@ fn a_record_that_keeps_failing_is_passed_over_after_its_last_attempt() {
     assert_eq!(of_bad.last().expect("outcomes").1, AttemptOutcome::Skipped);
 }
 
+/// Tried again after a while, as any failure is, it fails with an attempt each second.
 #[test]
 fn on_hold_it_stays_where_it_is_until_the_next_assignment() {
     let mut engine = with_retry(Exhausted::Hold);
@@ -856,6 +858,7 @@ fn policies_that_make_no_sense_are_refused() {
     );
 }
 
+/// Without the alarm beside its future it fails with one attempt, and that one open.
 #[test]
 fn an_async_handler_that_takes_too_long_has_failed_and_is_dropped_where_it_waits() {
     let dropped = Arc::new(AtomicUsize::new(0));
