@@ -8,6 +8,7 @@ use keyway_rider::{CommitText, Rider, StateFault};
 use crate::circuit::CircuitState;
 use crate::dead_letter::DeadLetter;
 use crate::ids::{Epoch, LaneId, LaneIndex, PartitionSlot, PlanId, RouteId, WorkerIndex};
+use crate::output::Sending;
 use crate::rider::PlannedRider;
 use crate::work::{TaskRef, Work};
 
@@ -78,6 +79,11 @@ pub enum Command<P> {
         /// Where it stands now.
         state: CircuitState,
     },
+    /// Send the outputs that this record's payload carries, those of one lane one record after the other, and answer with
+    /// [`Core::outputs_acknowledged`](crate::Core::outputs_acknowledged),
+    /// [`Core::outputs_failed`](crate::Core::outputs_failed) or
+    /// [`Core::outputs_not_sent`](crate::Core::outputs_not_sent).
+    Send(Sending<P>),
     /// Write this record to its route's dead-letter topic, and answer with
     /// [`Core::dead_letter_written`](crate::Core::dead_letter_written) or
     /// [`Core::dead_letter_failed`](crate::Core::dead_letter_failed).

@@ -15,6 +15,7 @@ use crate::gate::Gate;
 use crate::ids::{LaneIndex, RouteId, Timestamp, WorkerIndex};
 use crate::lanes::{LaneState, Waiting};
 use crate::mutant::{Mutant, mutated};
+use crate::output::Sending;
 use crate::pace::LET_THROUGH;
 use crate::partition::Phase;
 use crate::retry::Exhausted;
@@ -133,7 +134,7 @@ impl<P, G: Gate<P>> Core<P, G> {
     /// What a result of the running assignment means for its record. `together` is how many records failed as one
     /// batch, 0 for a result of its own; `forgiven`, whether
     /// a failure spends no attempt.
-    fn take_verdict(
+    pub(crate) fn take_verdict(
         &mut self,
         route: RouteId,
         at: TaskRef,
@@ -147,6 +148,19 @@ impl<P, G: Gate<P>> Core<P, G> {
             Verdict::DoneWith(update) => {
                 self.apply(at, &update);
                 self.complete(at, now);
+            }
+            Verdict::Outputs {
+                payload,
+                update,
+                bytes,
+            } => {
+                let sending = Sending {
+                    at,
+                    payload,
+                    update,
+                    bytes,
+                };
+                self.send(sending, now);
             }
             Verdict::Skipped => {
                 self.counters.skipped += 1;
@@ -237,7 +251,7 @@ impl<P, G: Gate<P>> Core<P, G> {
     }
 
     /// The state of the record's partition follows it, with its completion.
-    fn apply(&mut self, at: TaskRef, update: &Update) {
+    pub(crate) fn apply(&mut self, at: TaskRef, update: &Update) {
         let applied = self.partitions[at.slot.index()].rider.apply(update);
         if let Err(fault) = applied {
             self.commands.push_back(Command::StateLost {
@@ -260,7 +274,14 @@ impl<P, G: Gate<P>> Core<P, G> {
         self.commits.note_change();
     }
 
-    fn fail(&mut self, at: TaskRef, payload: P, delay: Duration, together: u32, now: Timestamp) {
+    pub(crate) fn fail(
+        &mut self,
+        at: TaskRef,
+        payload: P,
+        delay: Duration,
+        together: u32,
+        now: Timestamp,
+    ) {
         // Half of the batch that failed: in the end the bad record stands alone.
         let batch_limit = match together {
             0 => u32::MAX,
@@ -296,8 +317,8 @@ impl<P, G: Gate<P>> Core<P, G> {
         let is_run =
             matches!(state.config.shape, Shape::Pool { .. }) && state.config.batch.is_none();
         let lane = self.lanes.get(index);
-        // A dead letter holds no worker.
-        if is_run && lane.out == lane.letters {
+        // What is being written holds no worker.
+        if is_run && lane.out == lane.writes {
             state.runs = state.runs.saturating_sub(1);
         }
         self.settle_lane(route, index, now);

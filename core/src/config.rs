@@ -76,6 +76,9 @@ pub struct BufferConfig {
     pub total_records: usize,
     /// Bytes of all partitions.
     pub total_bytes: usize,
+    /// Bytes of outputs that are being sent; above, no record starts until some are acknowledged. 16 MiB: more than
+    /// brokers take in a moment. What is at the workers by then may go beyond it.
+    pub output_bytes: usize,
 }
 
 impl Default for BufferConfig {
@@ -85,6 +88,7 @@ impl Default for BufferConfig {
             partition_bytes: 64 << 20,
             total_records: 500_000,
             total_bytes: 128 << 20,
+            output_bytes: 16 << 20,
         }
     }
 }

@@ -53,6 +53,8 @@ pub struct Core<P, G = OpenGate> {
     /// First attempts that may still be handed over, where a limit is set.
     pub(crate) starts_left: Option<u64>,
     pub(crate) draining: bool,
+    /// Records were kept from starting because too many outputs were being sent.
+    pub(crate) waits_for_outputs: bool,
     /// When riders of idle partitions are looked at again.
     pub(crate) refresh_at: Timestamp,
     last_epoch: u64,
@@ -68,8 +70,10 @@ pub(crate) struct Totals {
     pub(crate) bytes: usize,
     /// Records at workers.
     pub(crate) out: usize,
-    /// Dead letters that are being written, those of ended assignments included.
-    pub(crate) letters_out: usize,
+    /// Records whose outputs or dead letter are being written, those of ended assignments included.
+    pub(crate) writes_out: usize,
+    /// What outputs that are being sent count.
+    pub(crate) output_bytes: usize,
     /// The reserve beyond the bounds is used up: everything is paused.
     pub(crate) exhausted: bool,
 }
@@ -105,6 +109,7 @@ impl<P, G: Gate<P>> Core<P, G> {
             spare: Vec::new(),
             starts_left: None,
             draining: false,
+            waits_for_outputs: false,
             refresh_at: Timestamp::ZERO,
             last_epoch: 0,
         }
@@ -347,17 +352,17 @@ impl<P, G: Gate<P>> Core<P, G> {
         self.totals.records >= bounds.total_records || self.totals.bytes >= bounds.total_bytes
     }
 
-    /// Whether no record of the partition is at a worker under its running assignment, and no dead letter of it is
-    /// being written.
+    /// Whether no record of the partition is at a worker under its running assignment, and no outputs and no dead letter
+    /// of it are being written.
     pub fn is_quiet(&self, slot: PartitionSlot) -> bool {
         let partition = &self.partitions[slot.index()];
-        partition.out == 0 && partition.letters_out == 0
+        partition.out == 0 && partition.sends_out == 0 && partition.letters_out == 0
     }
 
-    /// Whether nothing is at a worker, and no dead letter is being written. One that could not be written, and waits
-    /// for its next try, is nothing to wait for.
+    /// Whether nothing is at a worker, and no outputs and no dead letter are being written. A letter that could not be
+    /// written, and waits for its next try, is nothing to wait for.
     pub fn is_all_quiet(&self) -> bool {
-        self.totals.out == 0 && self.totals.letters_out == 0
+        self.totals.out == 0 && self.totals.writes_out == 0
     }
 
     /// Whether nothing more will complete before `until` by itself: nothing is at a worker or being written, nothing

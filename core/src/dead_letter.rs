@@ -1,7 +1,7 @@
 //! Records on their way to a dead-letter topic.
 //!
-//! The two steps of a completion, apart: the handler's part is over when the letter is asked for, and the record is
-//! complete when the broker has acknowledged the letter.
+//! The handler's part is over when the letter is asked for, and the record is complete when the broker has acknowledged
+//! the letter.
 //!
 //! ```text
 //!   last attempt failed --WriteDeadLetter--> written: complete
@@ -9,8 +9,6 @@
 //!            '------------ later -----------------'
 //! ```
 //!
-//! Meanwhile its lane waits, no worker is held, and the record counts in the buffers like any other.
-
 use std::time::Duration;
 
 use crate::command::Command;
@@ -22,6 +20,7 @@ use crate::mutant::{Mutant, mutated};
 use crate::partition::Phase;
 use crate::retry::{Exhausted, RetryPolicy};
 use crate::work::{Task, TaskRef};
+use crate::writes::Written;
 
 /// When a letter that could not be written is tried again: soon after a passing fault, and twice a minute while the
 /// topic is missing or refused, for ever.
@@ -49,34 +48,34 @@ impl<P, G: Gate<P>> Core<P, G> {
     /// The record's lane waits from now on until the letter is answered.
     pub(crate) fn write_dead_letter(&mut self, letter: DeadLetter<P>, now: Timestamp) {
         let at = letter.at;
-        // Also where a worker has closed the lane, to be told to open it again.
-        self.lanes.get_mut(at.lane).failed = true;
         self.commands.push_back(Command::WriteDeadLetter(letter));
         if mutated(Mutant::LetterNotAwaited) {
+            self.lanes.get_mut(at.lane).failed = true;
             self.complete(at, now);
             return;
         }
-        let lane = self.lanes.get_mut(at.lane);
-        lane.out += 1;
-        lane.letters += 1;
-        lane.out_epoch = at.epoch;
-        self.partitions[at.slot.index()].letters_out += 1;
-        self.totals.letters_out += 1;
+        self.begin_write(&at, Written::Letter);
     }
 
     /// Event: the broker has acknowledged the letter of this record, which is complete by that.
     pub fn dead_letter_written(&mut self, at: TaskRef, now: Timestamp) {
-        if self.take_letter(&at) {
+        if mutated(Mutant::LetterNotAwaited) {
+            return;
+        }
+        if self.end_write(&at, Written::Letter) {
             self.counters.dead_letters += 1;
             self.complete(at, now);
         }
-        self.after_letter(&at, now);
+        self.after_write(&at, now);
     }
 
     /// Event: the letter could not be written. It stays, in front of its lane, and is tried again later.
     pub fn dead_letter_failed(&mut self, letter: DeadLetter<P>, now: Timestamp) {
         let DeadLetter { at, payload, tries } = letter;
-        if self.take_letter(&at) {
+        if mutated(Mutant::LetterNotAwaited) {
+            return;
+        }
+        if self.end_write(&at, Written::Letter) {
             self.counters.dead_letters_failed += 1;
             if mutated(Mutant::FailedLetterForgotten) {
                 self.complete(at, now);
@@ -84,7 +83,7 @@ impl<P, G: Gate<P>> Core<P, G> {
                 self.put_letter_back(at, payload, tries, now);
             }
         }
-        self.after_letter(&at, now);
+        self.after_write(&at, now);
     }
 
     fn put_letter_back(&mut self, at: TaskRef, payload: P, tries: u32, now: Timestamp) {
@@ -102,35 +101,6 @@ impl<P, G: Gate<P>> Core<P, G> {
             letter_tries: tries,
             ..Waiting::new(Task { at, payload })
         });
-    }
-
-    /// Says whether the answer counts: not when the assignment of its record has ended.
-    fn take_letter(&mut self, at: &TaskRef) -> bool {
-        let lane = self.lanes.get_mut(at.lane);
-        if mutated(Mutant::LetterNotAwaited) {
-            return false;
-        }
-        lane.out -= 1;
-        lane.letters -= 1;
-        self.totals.letters_out -= 1;
-        let partition = &mut self.partitions[at.slot.index()];
-        let counts = partition.counts(at.epoch);
-        if counts {
-            partition.letters_out -= 1;
-        } else {
-            self.counters.late_results += 1;
-            self.forget_total(at.bytes);
-            self.let_up_all();
-        }
-        counts
-    }
-
-    fn after_letter(&mut self, at: &TaskRef, now: Timestamp) {
-        let route = self.partitions[at.slot.index()].route;
-        if !mutated(Mutant::LetterNotAwaited) {
-            self.settle_lane(route, at.lane, now);
-        }
-        self.after_results(route, now);
     }
 
     /// The next try at the letter in front of a lane, which is due.

@@ -38,13 +38,15 @@ impl<P, G: Gate<P>> Core<P, G> {
             return;
         }
         let route = partition.route;
+        let before = partition.tracker.version();
+        let has_room = self.outputs_have_room();
         let config = &self.routes[route.index()].config;
         let at_once = config.batch.is_none()
             && matches!(config.shape, Shape::Pinned { .. })
             && !self.pacing.is_on()
+            && has_room
             && self.routes[route.index()].allowance() == u32::MAX
             && !self.leases.is_stopping();
-        let before = partition.tracker.version();
         let mut waits = false;
         for arrival in arrivals.drain(..) {
             let Some((index, task, held)) = self.receive(slot, epoch, arrival) else {
@@ -326,9 +328,9 @@ impl<P, G: Gate<P>> Core<P, G> {
         }
     }
 
-    /// Whether the circuit lets a call begin.
-    fn may_begin(&self, route: RouteId) -> bool {
-        self.routes[route.index()].allowance() > 0
+    /// Whether the circuit and the outputs that are under way let a call begin.
+    fn may_begin(&mut self, route: RouteId) -> bool {
+        self.routes[route.index()].allowance() > 0 && self.outputs_have_room()
     }
 
     /// The first lane that may run, left where it is; lanes that may not, after all, are put aside.
@@ -419,6 +421,7 @@ impl<P, G: Gate<P>> Core<P, G> {
     ) {
         let state = &self.routes[route.index()];
         let room = state.room(worker).min(state.allowance());
+        let room = if self.outputs_have_room() { room } else { 0 };
         for _ in 0..room {
             let Some(waiting) = self.take_next(index, now) else {
                 break;

@@ -70,10 +70,10 @@ pub(crate) struct Lane<P> {
     pub(crate) state: LaneState,
     pub(crate) waiting: VecDeque<Waiting<P>>,
     pub(crate) returned: Vec<Waiting<P>>,
-    /// Records at workers and not reported, and dead letters of it that are being written.
+    /// Records at workers and not reported, and those whose outputs or dead letter are being written.
     pub(crate) out: u32,
-    /// How many of these are dead letters.
-    pub(crate) letters: u32,
+    /// How many of these are being written.
+    pub(crate) writes: u32,
     /// Assignment of the records that are out.
     pub(crate) out_epoch: Epoch,
     /// Worker of the records that are out, for a pinned route.
@@ -159,7 +159,7 @@ impl<P> LaneTable<P> {
                     waiting: VecDeque::new(),
                     returned: Vec::new(),
                     out: 0,
-                    letters: 0,
+                    writes: 0,
                     out_epoch: Epoch::NONE,
                     worker: WorkerIndex(0),
                     failed: false,

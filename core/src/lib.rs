@@ -32,6 +32,7 @@ mod lease;
 mod map_pressure;
 mod mutant;
 mod ordering;
+mod output;
 mod pace;
 mod partition;
 mod retry;
@@ -42,6 +43,7 @@ mod service;
 mod status;
 mod sync;
 mod work;
+mod writes;
 
 pub use back_pressure::RESERVE_RECORDS;
 pub use circuit::{CircuitPolicy, CircuitState};
@@ -60,6 +62,7 @@ pub use lease::{Leases, MAX_SLOTS};
 #[cfg(feature = "mutants")]
 pub use mutant::{Mutant, mutate};
 pub use ordering::{LaneNames, Ordering};
+pub use output::{Sending, Sent};
 pub use pace::{Pace, Turn, Whose};
 pub use retry::{Exhausted, RetryPolicy};
 pub use rider::{Missing, PlannedRider, RiderSource};

@@ -68,6 +68,10 @@ pub enum Mutant {
     NothingForgiven,
     /// A record's update does not reach the state of its partition.
     UpdateForgotten,
+    /// A record is complete with the order to send its outputs.
+    OutputsNotAwaited,
+    /// Outputs that could not be sent are forgotten.
+    FailedSendForgotten,
     /// A record is complete with the order to write its dead letter.
     LetterNotAwaited,
     /// A dead letter that could not be written is not tried again.
@@ -108,6 +112,8 @@ impl Mutant {
         Mutant::CircuitIgnored,
         Mutant::NothingForgiven,
         Mutant::UpdateForgotten,
+        Mutant::OutputsNotAwaited,
+        Mutant::FailedSendForgotten,
         Mutant::LetterNotAwaited,
         Mutant::FailedLetterForgotten,
     ];

@@ -10,6 +10,7 @@ use crate::ids::{Epoch, LaneIndex, RouteId, Timestamp};
 use crate::map_pressure::MapPressure;
 use crate::mutant::{Mutant, mutated};
 use crate::rider::PartitionRider;
+use crate::writes::Written;
 
 /// Where a slot stands in the life of an assignment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +49,8 @@ pub(crate) struct Partition {
     pub(crate) out: usize,
     /// Records whose last attempt has failed, and that stay as they are.
     pub(crate) on_hold: usize,
+    /// Records whose outputs are being sent.
+    pub(crate) sends_out: usize,
     /// Dead letters that are being written.
     pub(crate) letters_out: usize,
     /// Dead letters that could not be written and wait for another try.
@@ -79,6 +82,7 @@ impl Partition {
             buffered_bytes: 0,
             out: 0,
             on_hold: 0,
+            sends_out: 0,
             letters_out: 0,
             letters_waiting: 0,
             paused: false,
@@ -113,6 +117,14 @@ impl Partition {
         let in_route_queue = self.in_route_queue;
         *self = Self::vacant(self.route);
         self.in_route_queue = in_route_queue;
+    }
+
+    /// How many records wait for an answer to what is written on their account.
+    pub(crate) fn writes_out(&mut self, what: Written) -> &mut usize {
+        match what {
+            Written::Outputs => &mut self.sends_out,
+            Written::Letter => &mut self.letters_out,
+        }
     }
 
     /// Whether results of `epoch` still count.

@@ -31,6 +31,10 @@ pub struct Counters {
     pub exhausted: u64,
     /// Times that a circuit opened because attempts failed.
     pub circuits_opened: u64,
+    /// Records completed by the acknowledgement of their outputs.
+    pub sent: u64,
+    /// Times that outputs of a record could not be sent.
+    pub sends_failed: u64,
     /// Records completed by a dead letter.
     pub dead_letters: u64,
     /// Times that a dead letter could not be written.
@@ -69,6 +73,8 @@ pub struct PartitionStatus {
     pub running: usize,
     /// Records whose last attempt has failed and that are not tried again under this assignment.
     pub on_hold: usize,
+    /// Records whose outputs are being sent.
+    pub sends_out: usize,
     /// Dead letters that are being written.
     pub letters_out: usize,
     /// Dead letters that could not be written and wait for another try.
@@ -143,6 +149,10 @@ pub struct Status {
     pub full: bool,
     /// Whether even the reserve beyond them is used up, so that every partition is paused.
     pub exhausted: bool,
+    /// What outputs that are being sent count.
+    pub output_bytes: usize,
+    /// Whether no record starts until some of them are acknowledged.
+    pub outputs_full: bool,
     /// Limits of the metadata as learned.
     pub limits: Limits,
     /// What has happened since the start.
@@ -193,6 +203,7 @@ impl<P, G: Gate<P>> Core<P, G> {
                 buffered_bytes: partition.buffered_bytes,
                 running: partition.out,
                 on_hold: partition.on_hold,
+                sends_out: partition.sends_out,
                 letters_out: partition.letters_out,
                 letters_waiting: partition.letters_waiting,
                 paused: partition.paused,
@@ -235,6 +246,8 @@ impl<P, G: Gate<P>> Core<P, G> {
             paced: self.pacing.member_until.is_some(),
             exhausted: self.totals.exhausted,
             full: self.is_full(),
+            output_bytes: self.totals.output_bytes,
+            outputs_full: self.totals.output_bytes >= self.config.buffers.output_bytes,
             limits: self.commits.limits,
             counters: self.counters,
         }

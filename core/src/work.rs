@@ -70,6 +70,15 @@ pub enum Verdict<P> {
     Done,
     /// The handler finished it, and this is what it brings to the state of its partition.
     DoneWith(Update),
+    /// The handler finished it, and it is complete once its outputs are acknowledged.
+    Outputs {
+        /// Carries the outputs, and goes back to its lane when they can't be sent.
+        payload: P,
+        /// What it brings to the state of its partition, if anything.
+        update: Option<Update>,
+        /// What the outputs count against [`BufferConfig::output_bytes`](crate::BufferConfig::output_bytes).
+        bytes: u32,
+    },
     /// The handler chose to pass over it; counts as complete.
     Skipped,
     /// The attempt failed. `after` is the handler's own choice of a delay.
@@ -110,7 +119,8 @@ impl<P> Verdict<P> {
     pub fn closes_lane(&self) -> bool {
         match self {
             Verdict::Done | Verdict::DoneWith(_) | Verdict::Skipped => false,
-            Verdict::Failed { .. }
+            Verdict::Outputs { .. }
+            | Verdict::Failed { .. }
             | Verdict::GiveUp { .. }
             | Verdict::DeadLetter { .. }
             | Verdict::Stop { .. }

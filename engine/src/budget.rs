@@ -4,7 +4,8 @@
 //!   2 of 16   librdkafka's prefetch: one queue for all partitions. What a pause throws away comes from here
 //!   4 of 16   by how much one fetch may overshoot it: a broker counts packed bytes, memory holds unpacked ones
 //!   3 of 16   buffered records, as the core counts them
-//!   7 of 16   what else of their batches records pin, what the allocator keeps, and the engine's own tables
+//!   1 of 16   outputs on their way to the broker
+//!   6 of 16   what else of their batches records pin, what the allocator keeps, and the engine's own tables
 //! ```
 //!
 //! None of the shares follows the number of partitions, so that one partition and a thousand cost the same.
@@ -66,6 +67,7 @@ impl MemoryBudget {
             partition_bytes: total_bytes / 2,
             total_records,
             total_bytes,
+            output_bytes: self.0 / 16,
         }
     }
 }

@@ -8,13 +8,12 @@ use std::time::{Duration, Instant};
 use keyway_core::{Leases, RouteId};
 
 use crate::context::Member;
-use crate::dead_letters::Writer;
 use crate::health::{ALIVE_WITHIN, Health, NotReady, Pulse};
 use crate::kafka::{ClientError, Source, SourceConfig, TopicPartition};
 use crate::limits::Limits;
 use crate::poll::{
-    Committer, Inbound, InboxSender, Letters, Looker, LoopState, Owned, PollLoop, RestorePolicy,
-    Restorer, Tokens, Watch, Which, inbox, panic_text,
+    Committer, Inbound, InboxSender, Looker, LoopState, Owned, PollLoop, RestorePolicy, Restorer,
+    Tokens, Watch, Which, Writes, inbox, panic_text,
 };
 use crate::riders::Texts;
 use crate::route::Route;
@@ -22,6 +21,7 @@ use crate::settings::Settings;
 use crate::status::Status;
 use crate::stop::{CommitError, End, Report, StopReason};
 use crate::workers::{RouteContext, Wake, WorkerPool, WorkersError, reports};
+use crate::writer::Writer;
 
 /// Why an engine could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -138,10 +138,7 @@ impl Engine {
         let named = named.filter(|topic| !topic.starts_with('^'));
         let named_topics = named.map(|topic| topic.as_str().into()).collect();
 
-        let letters = settings
-            .has_dead_letters()
-            .then(|| start_letters(&settings, runtime.as_ref(), &member, &sender))
-            .transpose()?;
+        let writes = start_writer(&settings, runtime.as_ref(), &member, &sender)?;
         let tokens = settings.token_provider.clone().map(|provider| Tokens {
             provider,
             runtime,
@@ -174,7 +171,7 @@ impl Engine {
             looks,
             named_topics,
             owned,
-            letters,
+            writes,
             tokens,
             observer: settings.observer,
             riders: settings.riders,
@@ -325,23 +322,28 @@ impl Engine {
     }
 }
 
-/// Starts the thread that writes dead letters.
-fn start_letters(
+/// Starts the thread that sends outputs and writes dead letters.
+fn start_writer(
     settings: &Settings,
     runtime: Option<&tokio::runtime::Handle>,
     member: &Arc<Member>,
     inbox: &InboxSender,
-) -> Result<Letters, StartError> {
+) -> Result<Writes, StartError> {
     let client = &settings.client.client;
-    let writer = Writer::open(
+    let writer = Writer::new(
         client.clone(),
         settings.token_provider.clone(),
         runtime.cloned(),
         Arc::clone(member),
         settings.observer.clone(),
         inbox.clone(),
-    )?;
-    Ok(Letters {
+    );
+    let writer = match settings.has_dead_letters() {
+        true => writer.opened()?,
+        // Whether a handler has outputs shows when it returns some.
+        false => writer,
+    };
+    Ok(Writes {
         jobs: writer.start().map_err(StartError::Threads)?,
         group: client.get("group.id").unwrap_or_default().into(),
     })

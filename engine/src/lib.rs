@@ -15,6 +15,7 @@ mod limits;
 pub mod metrics;
 mod observer;
 mod outcome;
+mod output;
 mod poll;
 mod record;
 mod retry;
@@ -25,6 +26,7 @@ mod status;
 mod stop;
 pub mod testing;
 mod workers;
+mod writer;
 
 pub use keyway_core::{Exhausted, Ordering};
 pub use keyway_offsets as offsets;
@@ -43,6 +45,7 @@ pub use kafka::{ClientError, ConfigError, DeniedWhat, ErrorCode, OauthToken, Top
 pub use limits::{LimitError, Limits, Rate};
 pub use observer::Observer;
 pub use outcome::{BatchOutcome, Outcome, Reason};
+pub use output::Output;
 pub use record::{Header, Record, UnreadableHeaders};
 pub use retry::Retry;
 pub use riders::{Assigned, RiderContext, RiderReason};

@@ -21,6 +21,10 @@ pub const RECORDS_SKIPPED_COMPLETE: &str = "keyway_records_skipped_complete_tota
 pub const ATTEMPTS_FAILED: &str = "keyway_attempts_failed_total";
 /// Records whose last attempt failed.
 pub const RECORDS_EXHAUSTED: &str = "keyway_records_exhausted_total";
+/// Records completed by the acknowledgement of their outputs.
+pub const RECORDS_SENT: &str = "keyway_records_sent_total";
+/// Times that outputs of a record could not be sent; that is a failed attempt.
+pub const SEND_FAILURES: &str = "keyway_send_failures_total";
 /// Records completed by a dead letter.
 pub const DEAD_LETTERS: &str = "keyway_dead_letters_total";
 /// Times that a dead letter could not be written; it is tried again.
@@ -69,6 +73,10 @@ pub const RECORDS_BUFFERED: &str = "keyway_records_buffered";
 pub const BYTES_BUFFERED: &str = "keyway_bytes_buffered";
 /// Records handed to workers.
 pub const RECORDS_RUNNING: &str = "keyway_records_running";
+/// Records whose outputs are being sent.
+pub const RECORDS_SENDING: &str = "keyway_records_sending";
+/// What these outputs count: their bytes, and 256 for each.
+pub const OUTPUT_BYTES: &str = "keyway_output_bytes";
 /// Records whose dead letter is not acknowledged yet: being written, or waiting for another try.
 pub const DEAD_LETTERS_OPEN: &str = "keyway_dead_letters_open";
 /// Partitions whose records above the highest complete one wait for the hole map to shrink.
@@ -132,6 +140,8 @@ impl Published {
             (ATTEMPTS_FAILED, now.failed, last.failed),
             (RECORDS_EXHAUSTED, now.exhausted, last.exhausted),
             (CIRCUITS_OPENED, now.circuits_opened, last.circuits_opened),
+            (RECORDS_SENT, now.sent, last.sent),
+            (SEND_FAILURES, now.sends_failed, last.sends_failed),
             (DEAD_LETTERS, now.dead_letters, last.dead_letters),
             (
                 DEAD_LETTER_FAILURES,
@@ -200,6 +210,8 @@ fn loads(status: &Status) {
         (PARTITIONS_PACED, paced.count()),
         (LANES_PACED, parts.map(|part| part.lanes_paced).sum()),
         (ROUTES_HELD, status.routes.iter().filter(held).count()),
+        (RECORDS_SENDING, status.sending),
+        (OUTPUT_BYTES, status.output_bytes),
         (
             DEAD_LETTERS_OPEN,
             status.dead_letters_being_written + status.dead_letters_waiting,

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use keyway_rider::Update;
 
+use crate::output::Output;
+
 /// A reason in words, for the person who reads the log.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Reason(Box<str>);
@@ -93,6 +95,16 @@ pub enum Outcome {
     /// As [`Outcome::Done`], with what the record brings to the [`RiderState`](crate::RiderState) of its
     /// partition; see [`Outcome::done_with`].
     DoneWith(Update),
+    /// It is done, and these records are to be sent. It counts as complete once the broker has acknowledged all of
+    /// them, and its lane waits until then, so that outputs of one key follow its records. When one can't be sent the
+    /// attempt has failed, with all that follows a failed attempt: the next one sends all of them anew. An empty list
+    /// is [`Outcome::Done`].
+    ///
+    /// As one outcome for a whole batch ([`BatchOutcome::All`]) they are sent once for *each* record of it.
+    Send(Vec<Output>),
+    /// As [`Outcome::Send`], with what the record brings to the [`RiderState`](crate::RiderState) of its partition
+    /// when it counts as complete; see [`Outcome::done_with`].
+    SendWith(Vec<Output>, Update),
     /// Try again, after a delay of the handler's choice or, for `None`, of the route's retry policy. The lane
     /// waits for it.
     Retry {
@@ -128,6 +140,18 @@ impl Outcome {
     }
 }
 
+impl From<Output> for Outcome {
+    fn from(output: Output) -> Self {
+        Outcome::Send(vec![output])
+    }
+}
+
+impl From<Vec<Output>> for Outcome {
+    fn from(outputs: Vec<Output>) -> Self {
+        Outcome::Send(outputs)
+    }
+}
+
 impl From<()> for Outcome {
     fn from((): ()) -> Self {
         Outcome::Done
@@ -140,6 +164,18 @@ impl<E: fmt::Display> From<Result<(), E>> for Outcome {
             Ok(()) => Outcome::Done,
             Err(error) => Outcome::Failed(Reason::of(error)),
         }
+    }
+}
+
+impl<E: fmt::Display> From<Result<Output, E>> for Outcome {
+    fn from(result: Result<Output, E>) -> Self {
+        result.map(Outcome::from).into()
+    }
+}
+
+impl<E: fmt::Display> From<Result<Vec<Output>, E>> for Outcome {
+    fn from(result: Result<Vec<Output>, E>) -> Self {
+        result.map(Outcome::from).into()
     }
 }
 

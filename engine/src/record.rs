@@ -19,6 +19,7 @@ use keyway_core::{Epoch, PartitionSlot};
 
 use crate::context::{Fence, Member, RecordId};
 use crate::kafka::{NativeRecord, Timestamp};
+use crate::output::Output;
 
 /// What the core carries for a record.
 ///
@@ -29,11 +30,18 @@ pub(crate) enum Message {
     Shared(Arc<SharedRecord>),
 }
 
-/// A record that several hold, with what went wrong with it.
+/// A record that several hold, with what travels beside it.
 pub(crate) struct SharedRecord {
     native: NativeRecord,
+    aside: Mutex<Aside>,
+}
+
+#[derive(Default)]
+struct Aside {
     /// Kept where a dead letter may be asked for its story.
-    failures: Mutex<Option<Box<Failures>>>,
+    failures: Option<Box<Failures>>,
+    /// What its handler wants to be sent, on the way from there to the writer.
+    outputs: Vec<Output>,
 }
 
 /// The failed attempts at a record, as far as its dead letter tells of them.
@@ -69,7 +77,7 @@ impl Message {
         match self {
             Message::Owned(native) => Arc::new(SharedRecord {
                 native,
-                failures: Mutex::new(None),
+                aside: Mutex::default(),
             }),
             Message::Shared(shared) => shared,
         }
@@ -79,7 +87,7 @@ impl Message {
     pub(crate) fn with_failure(self, at: i64, error: &str) -> Self {
         let shared = self.into_shared();
         {
-            let mut failures = lock(&shared.failures);
+            let failures = &mut lock(&shared.aside).failures;
             let first_at = failures.as_ref().map_or(at, |failures| failures.first_at);
             *failures = Some(Box::new(Failures {
                 first_at,
@@ -94,14 +102,29 @@ impl Message {
     pub(crate) fn failures(&self) -> Option<Failures> {
         match self {
             Message::Owned(_) => None,
-            Message::Shared(shared) => lock(&shared.failures).as_deref().cloned(),
+            Message::Shared(shared) => lock(&shared.aside).failures.as_deref().cloned(),
+        }
+    }
+
+    /// Takes outputs along.
+    pub(crate) fn with_outputs(self, outputs: Vec<Output>) -> Self {
+        let shared = self.into_shared();
+        lock(&shared.aside).outputs = outputs;
+        Message::Shared(shared)
+    }
+
+    /// The outputs that it took along.
+    pub(crate) fn take_outputs(&self) -> Vec<Output> {
+        match self {
+            Message::Owned(_) => Vec::new(),
+            Message::Shared(shared) => std::mem::take(&mut lock(&shared.aside).outputs),
         }
     }
 }
 
-fn lock(failures: &Mutex<Option<Box<Failures>>>) -> MutexGuard<'_, Option<Box<Failures>>> {
+fn lock(aside: &Mutex<Aside>) -> MutexGuard<'_, Aside> {
     // Nothing of a user runs under the lock.
-    failures.lock().unwrap_or_else(PoisonError::into_inner)
+    aside.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The longest part of `text` of at most `most` bytes.

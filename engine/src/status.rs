@@ -48,6 +48,18 @@ pub struct Status {
     pub completed: u64,
     /// Attempts that failed since the start.
     pub failed: u64,
+    /// Records completed since the start by the acknowledgement of their outputs.
+    pub sent: u64,
+    /// Times that outputs of a record could not be sent.
+    pub sends_failed: u64,
+    /// Records whose outputs are being sent.
+    pub sending: usize,
+    /// What these outputs count: their bytes, and 256 for each.
+    pub output_bytes: usize,
+    /// No record starts until some of them are acknowledged: they are more than a sixteenth of the memory budget.
+    pub outputs_full: bool,
+    /// Why the last outputs could not be sent; cleared when some were.
+    pub send_error: Option<ClientError>,
     /// Records completed by a dead letter since the start.
     pub dead_letters: u64,
     /// Records whose dead letter is being written.
@@ -109,6 +121,8 @@ pub struct PartitionStatus {
     /// Records whose last attempt has failed, and that are not tried again under this assignment
     /// ([`Exhausted::Hold`](crate::Exhausted::Hold)).
     pub on_hold: usize,
+    /// Records whose outputs are being sent. Their keys wait.
+    pub sending: usize,
     /// Records whose dead letter is not acknowledged yet: being written, or waiting for another try. Their keys wait.
     pub dead_letters: usize,
     /// Whether fetching is paused by back-pressure.

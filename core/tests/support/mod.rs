@@ -11,8 +11,8 @@ use keyway_core::{
     Arrival, BatchConfig, BufferConfig, CircuitState, Command, CommitAnswer, CommitConfig,
     CommitFinished, CommitPlan, Core, CoreConfig, DeadLetter, Epoch, Finished, Gate, LaneIndex,
     LaneNames, Leases, OpenGate, Ordering, PartitionAnswer, PartitionSlot, Report, Restored,
-    RetryPolicy, RiderSource, RouteConfig, RouteId, Shape, StopCause, Task, Timestamp, Verdict,
-    Work, WorkerIndex,
+    RetryPolicy, RiderSource, RouteConfig, RouteId, Sending, Sent, Shape, StopCause, Task,
+    Timestamp, Verdict, Work, WorkerIndex,
 };
 use keyway_offsets::{HoleMap, Limits, Offset, OffsetRange};
 use keyway_rider::{CommitMap, Offer, Rider, StateFault};
@@ -101,6 +101,8 @@ pub struct World<G: Gate<u64> = OpenGate> {
     pub passed_over: Vec<(i64, u32)>,
     /// Dead letters that are being written, by slot and offset.
     pub letters: BTreeMap<(u32, i64), DeadLetter<u64>>,
+    /// Outputs that are being sent, by slot and offset of their record.
+    pub sendings: BTreeMap<(u32, i64), Sending<u64>>,
     /// Time that each attempt is said to have taken.
     pub took: Duration,
     pub epochs: Vec<Epoch>,
@@ -148,6 +150,7 @@ impl<G: Gate<u64>> World<G> {
             states_lost: Vec::new(),
             passed_over: Vec::new(),
             letters: BTreeMap::new(),
+            sendings: BTreeMap::new(),
             took: FAST,
             epochs: vec![Epoch::NONE; partitions as usize],
             names: LaneNames::new(1),
@@ -245,6 +248,12 @@ impl<G: Gate<u64>> World<G> {
                     let place = (letter.at.slot.0, letter.at.offset.get());
                     let twice = self.letters.insert(place, letter);
                     assert!(twice.is_none(), "{place:?} is written twice at once");
+                }
+                Command::Send(sending) => {
+                    assert_eq!(sending.payload, sending.at.offset.get() as u64);
+                    let place = (sending.at.slot.0, sending.at.offset.get());
+                    let twice = self.sendings.insert(place, sending);
+                    assert!(twice.is_none(), "{place:?} is sent twice at once");
                 }
                 Command::StateLost { offset, fault, .. } => {
                     self.states_lost.push((offset.get(), fault));
@@ -379,6 +388,49 @@ impl<G: Gate<u64>> World<G> {
     pub fn not_written(&mut self, offset: i64) {
         let letter = self.letters.remove(&(0, offset)).expect("being written");
         self.core.dead_letter_failed(letter, self.now);
+        self.pump();
+    }
+
+    /// The handlers of records of slot 0 are done, each with outputs of `bytes`.
+    pub fn send(&mut self, offsets: &[i64], bytes: u32) {
+        self.end_at(0, offsets, false, |payload| Verdict::Outputs {
+            payload,
+            update: None,
+            bytes,
+        });
+    }
+
+    /// Offsets of slot 0 whose outputs are being sent.
+    pub fn sending(&self) -> Vec<i64> {
+        let of_slot = self.sendings.keys().filter(|(slot, _)| *slot == 0);
+        of_slot.map(|(_, offset)| *offset).collect()
+    }
+
+    fn take_sending(&mut self, offset: i64) -> Sending<u64> {
+        self.sendings.remove(&(0, offset)).expect("being sent")
+    }
+
+    /// The broker acknowledges the outputs of a record of slot 0.
+    pub fn sent(&mut self, offset: i64) {
+        let Sending {
+            at, update, bytes, ..
+        } = self.take_sending(offset);
+        let sent = Sent { at, update, bytes };
+        self.core.outputs_acknowledged(sent, self.now);
+        self.pump();
+    }
+
+    /// The outputs of a record of slot 0 can't be sent.
+    pub fn not_sent(&mut self, offset: i64) {
+        let sending = self.take_sending(offset);
+        self.core.outputs_failed(sending, self.now);
+        self.pump();
+    }
+
+    /// The outputs of a record of slot 0 are not sent, since those before could not be.
+    pub fn held_back(&mut self, offset: i64) {
+        let sending = self.take_sending(offset);
+        self.core.outputs_not_sent(sending, self.now);
         self.pump();
     }
 

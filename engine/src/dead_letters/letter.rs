@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::kafka::Outgoing;
+use crate::kafka::{Outgoing, RawHeader};
 use crate::record::Record;
 
 /// Who gives records up.
@@ -20,9 +20,6 @@ pub(crate) struct Letter<'r> {
     /// Name and value behind the record's own headers.
     story: Vec<(&'static str, String)>,
 }
-
-/// Name and value of a header.
-pub(crate) type RawHeader<'h> = (&'h [u8], Option<&'h [u8]>);
 
 impl<'r> Letter<'r> {
     pub(crate) fn of(record: &'r Record, origin: &Origin) -> Self {
@@ -73,9 +70,12 @@ impl<'r> Letter<'r> {
     {
         Outgoing {
             topic,
+            partition: None,
             key: self.record.key(),
             value: self.record.value(),
             headers,
+            // That of its writing, from which the topic's retention counts.
+            timestamp: None,
         }
     }
 }

@@ -1,21 +1,13 @@
 //! Dead letters: records that are written to another topic in place of a further attempt.
 //!
-//! ```text
-//!   core --WriteDeadLetter--> writer's thread --> producer --> broker
-//!     ^                            |                 |
-//!     '--- written, or failed -----'<--- report -----'
-//! ```
-//!
-//! `letter` says what is in one; `writer` gets it to the broker. A letter that fails goes back to the core, which
-//! decides when it is tried again, so the writer remembers nothing but what librdkafka has in its hands.
+//! `letter` says what is in one; the [writer](crate::writer) gets it to the broker. A letter that fails goes back to the
+//! core, which decides when it is tried again.
 
 mod letter;
-mod writer;
 
 use std::sync::Arc;
 
 pub(crate) use self::letter::{Letter, Origin};
-pub(crate) use self::writer::{LetterJob, Writer};
 
 /// Where the records of a route go that are to be dead letters, and in which form.
 ///

@@ -221,8 +221,8 @@ const OF_CONSUMERS: &[&str] = &[
     "session.timeout.ms",
 ];
 
-/// What would take from a letter what it promises, or has nobody who reads it.
-const NOT_OF_LETTERS: &[&str] = &[
+/// What would take from a message what it promises, or has nobody who reads it.
+const NOT_OF_PRODUCERS: &[&str] = &[
     "acks",
     "enable.gapless.guarantee",
     "enable.idempotence",
@@ -232,8 +232,11 @@ const NOT_OF_LETTERS: &[&str] = &[
 ];
 
 /// What the engine sets for its producer unless the application has, under either name.
-const OF_LETTERS: &[(&str, Option<&str>, &str)] = &[
-    // Long enough for the election of a leader. After it the letter counts as failed, and is tried again.
+const OF_PRODUCERS: &[(&str, Option<&str>, &str)] = &[
+    // So that a key whose outputs go one record after the other waits little for each; what comes thick and fast is sent
+    // together all the same.
+    ("linger.ms", Some("queue.buffering.max.ms"), "1"),
+    // Long enough for the election of a leader. After it the message counts as failed, and is tried again.
     ("message.timeout.ms", Some("delivery.timeout.ms"), "30000"),
     // So long a topic may be unknown before it is called missing.
     ("topic.metadata.propagation.max.ms", None, "5000"),
@@ -247,11 +250,11 @@ const OF_LETTERS: &[(&str, Option<&str>, &str)] = &[
 /// application has set for a producer among them.
 pub(super) fn producer_config(member: &ClientConfig) -> ClientConfig {
     let mut config = member.clone();
-    for property in OF_CONSUMERS.iter().chain(NOT_OF_LETTERS) {
+    for property in OF_CONSUMERS.iter().chain(NOT_OF_PRODUCERS) {
         config.remove(property);
     }
     config.set("enable.idempotence", "true");
-    for (property, alias, value) in OF_LETTERS {
+    for (property, alias, value) in OF_PRODUCERS {
         let is_chosen = config.get(property).is_some()
             || alias.is_some_and(|alias| config.get(alias).is_some());
         if !is_chosen {

@@ -101,6 +101,11 @@ pub enum ClientError {
 }
 
 impl ClientError {
+    /// Whether somebody has to change the cluster before it heals.
+    pub(crate) fn is_denied(&self) -> bool {
+        matches!(self, Self::Denied { .. })
+    }
+
     pub(super) fn of(failure: Failure) -> Self {
         Self::about(failure, None)
     }

@@ -63,7 +63,7 @@ pub(crate) use errors::CommitCode;
 pub use errors::{ClientError, DeniedWhat, ErrorCode};
 pub(crate) use group::{CommitAnswer, CommitOffset, Committed, GroupClient, LogRange, NotSent};
 pub use mock::{MockBroker, MockError, MockFault, MockRequest};
-pub(crate) use native::{Description, NativeRecord, Outgoing};
+pub(crate) use native::{Description, NativeRecord, Outgoing, RawHeader};
 pub(crate) use producer::{Producer, ProducerEvent, ProducerTokens};
 pub(crate) use record::{PartitionToken, RecordParts, Timestamp};
 pub(crate) use source::{Source, SourceConfig, SourceEvent, Start};

@@ -28,7 +28,7 @@ impl fmt::Debug for Producer {
 /// What a poll of the producer brought.
 #[derive(Debug)]
 pub(crate) enum ProducerEvent {
-    /// What became of the message with this number.
+    /// What became of a message with this number.
     Delivered {
         number: u64,
         result: Result<(), ClientError>,
@@ -65,12 +65,8 @@ impl Producer {
             .map_err(|failure| self.reason(failure, Some(message.topic)))
     }
 
-    /// Waits at most `timeout` for something to happen, and takes all that has. `topic` is where the message of a number went.
-    pub(crate) fn poll(
-        &self,
-        timeout: Duration,
-        topic: impl Fn(u64) -> Option<Arc<str>>,
-    ) -> Vec<ProducerEvent> {
+    /// Waits at most `timeout` for something to happen, and takes all that has.
+    pub(crate) fn poll(&self, timeout: Duration) -> Vec<ProducerEvent> {
         let mut timeout = timeout;
         // Errors come without anybody asking: what is not taken would pile up.
         let mut said = Vec::new();
@@ -82,7 +78,7 @@ impl Producer {
                 Said::Delivered { number, result } => Some(ProducerEvent::Delivered {
                     number,
                     result: result
-                        .map_err(|failure| self.reason(failure, topic(number).as_deref())),
+                        .map_err(|failed| self.reason(failed.failure, failed.topic.as_deref())),
                 }),
                 Said::Error(failure) => {
                     // What it means for a message that message's own report says.

@@ -8,7 +8,7 @@ use keyway_core::Timestamp;
 use super::look::{Identified, Look};
 use super::{PollLoop, log_refusal};
 use crate::health::{Health, NotReady};
-use crate::kafka::{ClientError, TopicPartition};
+use crate::kafka::TopicPartition;
 use crate::status::RouteStatus;
 
 impl PollLoop {
@@ -74,7 +74,9 @@ impl PollLoop {
         }
         let is_own = |partition: &TopicPartition| self.slots.is_assigned(partition);
         not_ready.extend(self.state.denials.reasons(is_own, now));
-        if let Some((error @ ClientError::Denied { .. }, since)) = self.letter_error(core) {
+        let send_error = self.state.send_error.as_ref();
+        let errors = send_error.into_iter().chain(self.letter_error(core));
+        for (error, since) in errors.filter(|(error, _)| error.is_denied()) {
             not_ready.push(NotReady::Denied {
                 error: error.clone(),
                 lasting: now.since(*since),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender};
-use keyway_core::{CommitFinished, DeadLetter, TaskRef};
+use keyway_core::{CommitFinished, DeadLetter, Sending, Sent, TaskRef};
 
 use super::look::Identified;
 use super::pauses::Which;
@@ -35,6 +35,15 @@ pub(crate) enum Inbound {
         deadline: Instant,
         reply: Sender<Result<(), CommitError>>,
     },
+    /// The broker has all outputs of these records.
+    OutputsAcknowledged(Vec<Sent>),
+    /// Outputs of a record could not be sent.
+    OutputsFailed {
+        sending: Sending<Message>,
+        error: ClientError,
+    },
+    /// Outputs of a record were not sent, since those before it in its lane could not be.
+    OutputsNotSent(Sending<Message>),
     /// The broker has this record's dead letter.
     LetterWritten(TaskRef),
     /// A dead letter could not be written.
@@ -93,8 +102,8 @@ impl Inbox {
 }
 
 pub(crate) fn inbox(wake: Arc<Wake>) -> (InboxSender, Inbox) {
-    // Unbounded, and never long: one answer of each thread, what a person asks for, and of dead letters at most the
-    // records in the buffers.
+    // Unbounded, and never long: one answer of each thread, what a person asks for, and of outputs and dead letters at
+    // most the records in the buffers.
     let (sender, messages) = crossbeam_channel::unbounded();
     (
         InboxSender {

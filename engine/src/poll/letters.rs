@@ -1,40 +1,34 @@
-//! Dead letters on their way between the core and the thread that writes them.
+//! Dead letters on their way between the core and the writer.
 
 use std::sync::Arc;
 
-use crossbeam_channel::Sender;
 use keyway_core::{DeadLetter, TaskRef, Timestamp};
 
 use super::PollLoop;
-use crate::dead_letters::{LetterJob, Origin};
+use crate::dead_letters::Origin;
 use crate::kafka::ClientError;
 use crate::record::Message;
-
-/// The way to the writer.
-pub(crate) struct Letters {
-    pub(crate) jobs: Sender<LetterJob>,
-    pub(crate) group: Arc<str>,
-}
+use crate::writer::{Job, LetterJob};
 
 impl PollLoop {
     pub(super) fn write_letter(&mut self, letter: DeadLetter<Message>) {
         let topic = self.slots.dead_letter_topic(letter.at.slot);
-        let (Some(letters), Some(topic)) = (&self.letters, topic) else {
+        let Some(topic) = topic else {
             // The core asks for none where its route has no topic.
             tracing::error!(?letter, "a dead letter without a topic");
             return;
         };
         let member = self.group.member().map(|member| member.id.into());
         let origin = Origin {
-            group: Arc::clone(&letters.group),
+            group: Arc::clone(&self.writes.group),
             member,
         };
         // The writer ends only after this thread.
-        let _ = letters.jobs.send(LetterJob {
+        let _ = self.writes.jobs.send(Job::Letter(LetterJob {
             letter,
             topic,
             origin,
-        });
+        }));
     }
 
     pub(super) fn letter_written(&mut self, at: TaskRef, now: Timestamp) {

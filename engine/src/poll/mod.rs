@@ -18,6 +18,7 @@ mod identities;
 mod inbox;
 mod letters;
 mod look;
+mod outputs;
 mod pauses;
 mod rebalance;
 mod repeats;
@@ -42,8 +43,8 @@ pub(crate) use self::commits::{CommitJob, Committer, Owned};
 use self::denials::Denials;
 use self::identities::Identities;
 pub(crate) use self::inbox::{Inbound, Inbox, InboxSender, inbox};
-pub(crate) use self::letters::Letters;
 pub(crate) use self::look::{Look, Looker};
+pub(crate) use self::outputs::Writes;
 use self::pauses::Pauses;
 pub(crate) use self::pauses::Which;
 use self::rebalance::Rebalancing;
@@ -98,8 +99,8 @@ pub(crate) struct PollLoop {
     /// Topics subscribed to by their names.
     pub(crate) named_topics: Vec<Arc<str>>,
     pub(crate) owned: Arc<Owned>,
-    /// Who writes dead letters, where a route has them.
-    pub(crate) letters: Option<Letters>,
+    /// Who sends outputs and writes dead letters.
+    pub(crate) writes: Writes,
     /// Who is asked for OAUTHBEARER's tokens.
     pub(crate) tokens: Option<Tokens<GroupClient>>,
     pub(crate) observer: Option<Arc<dyn Observer>>,
@@ -143,6 +144,8 @@ pub(crate) struct LoopState {
     /// The cluster has been asked for its topics.
     looking: bool,
     identities: Identities,
+    /// Why the last outputs could not be sent, and since when none could.
+    send_error: Option<(ClientError, Timestamp)>,
     /// Why the last dead letter could not be written, and since when none could.
     letter_error: Option<(ClientError, Timestamp)>,
     repeats: Repeats,
@@ -208,6 +211,13 @@ impl PollLoop {
                 Inbound::Drain { deadline } => self.begin_shutdown(Shutdown::drain(deadline), now),
                 Inbound::Stop { deadline } => self.begin_shutdown(Shutdown::stop(deadline), now),
                 Inbound::Commit { deadline, reply } => self.request_commit(deadline, reply, now),
+                Inbound::OutputsAcknowledged(acknowledged) => {
+                    self.outputs_acknowledged(acknowledged, now);
+                }
+                Inbound::OutputsFailed { sending, error } => {
+                    self.outputs_failed(sending, error, now);
+                }
+                Inbound::OutputsNotSent(sending) => self.core.outputs_not_sent(sending, now),
                 Inbound::LetterWritten(at) => self.letter_written(at, now),
                 Inbound::LetterFailed {
                     letter,
@@ -311,6 +321,7 @@ impl PollLoop {
                     let observer = self.observer.as_deref();
                     self.slots.passed_over(&at, payload, observer, &self.member);
                 }
+                Command::Send(sending) => self.send_outputs(sending),
                 Command::WriteDeadLetter(letter) => self.write_letter(letter),
                 Command::StateLost {
                     slot,
@@ -659,6 +670,7 @@ impl PollLoop {
                     buffered: part.buffered,
                     running: part.running,
                     on_hold: part.on_hold,
+                    sending: part.sends_out,
                     dead_letters: part.letters_out + part.letters_waiting,
                     paused: part.paused,
                     paused_by_user: part.paused_by_user,
@@ -696,6 +708,16 @@ impl PollLoop {
             oldest_running: self.state.calls.oldest(now),
             completed: counters.completed,
             failed: counters.failed,
+            sent: counters.sent,
+            sends_failed: counters.sends_failed,
+            sending: core.partitions.iter().map(|part| part.sends_out).sum(),
+            output_bytes: core.output_bytes,
+            outputs_full: core.outputs_full,
+            send_error: self
+                .state
+                .send_error
+                .as_ref()
+                .map(|(error, _)| error.clone()),
             dead_letters: counters.dead_letters,
             dead_letters_being_written: letters_out,
             dead_letters_waiting: letters_waiting,

@@ -15,6 +15,7 @@ use super::journal::{Attempt, AttemptOutcome};
 use super::letters::TestLetter;
 use super::life::{Ending, Life, ORIGIN, Surroundings};
 use super::log::{Commit, Log, TestRecord};
+use super::outputs::TestOutput;
 use crate::builder::{BuildError, Builder};
 use crate::context::RecordId;
 use crate::kafka::TopicPartition;
@@ -467,6 +468,18 @@ impl TestEngine {
         let window = self.settings.limits.max_window;
         self.log
             .committed(&TopicPartition::new(topic, partition), window)
+    }
+
+    /// The outputs that were sent, in their order, crashes and restarts included.
+    pub fn outputs(&self) -> &[TestOutput] {
+        &self.log.outputs
+    }
+
+    /// From now on no outputs can be sent, as when their topic is missing; with `false` they can again. What its
+    /// handler wanted to be sent meanwhile is a failed attempt.
+    pub fn refuse_outputs(&mut self, refuse: bool) -> &mut Self {
+        self.log.refuses_outputs = refuse;
+        self
     }
 
     /// The dead letters that were written, in their order, crashes and restarts included.

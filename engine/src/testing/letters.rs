@@ -35,8 +35,16 @@ impl TestLetter {
 
     /// The text of the last header with this name, such as `keyway.dlq.error`.
     pub fn header(&self, name: &str) -> Option<&str> {
-        let mut named = self.headers.iter().rev();
-        let (_, value) = named.find(|(found, _)| found == name.as_bytes())?;
-        std::str::from_utf8(value.as_deref()?).ok()
+        text_of(&self.headers, name)
     }
+}
+
+/// The text of the last header with this name.
+pub(super) fn text_of<'h>(
+    headers: &'h [(Vec<u8>, Option<Vec<u8>>)],
+    name: &str,
+) -> Option<&'h str> {
+    let mut named = headers.iter().rev();
+    let (_, value) = named.find(|(found, _)| found == name.as_bytes())?;
+    std::str::from_utf8(value.as_deref()?).ok()
 }

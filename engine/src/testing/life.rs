@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use keyway_core::{
     Command, CommitAnswer, CommitFinished, CommitPlan, CommitReason, Core, DeadLetter, Epoch,
-    Leases, PartitionAnswer, PartitionSlot, RouteId, Timestamp, WorkerIndex,
+    Leases, PartitionAnswer, PartitionSlot, RouteId, Sending, Sent, Timestamp, WorkerIndex,
 };
 use keyway_offsets::Offset;
 use keyway_rider::Rider;
@@ -16,6 +16,7 @@ use tokio::sync::Notify;
 use super::journal::{Journal, Scribe};
 use super::letters::TestLetter;
 use super::log::Log;
+use super::outputs::TestOutput;
 use crate::context::{Clock, Fence, Member};
 use crate::dead_letters::{Letter, Origin};
 use crate::kafka::TopicPartition;
@@ -431,6 +432,7 @@ impl Life {
                     let observer = Some(&*self.scribe as &dyn Observer);
                     self.slots.passed_over(&at, payload, observer, &self.member);
                 }
+                Command::Send(sending) => self.send(log, sending),
                 Command::WriteDeadLetter(letter) => self.write_letter(log, letter),
                 Command::StateLost {
                     slot,
@@ -441,6 +443,34 @@ impl Life {
             }
         }
         moved
+    }
+
+    /// The broker takes outputs, unless the test says that they can't be sent.
+    fn send(&mut self, log: &mut Log, sending: Sending<Message>) {
+        let now = self.now();
+        let Sending {
+            at,
+            payload,
+            update,
+            bytes,
+        } = sending;
+        let outputs = payload.take_outputs();
+        let record = Record::new(payload, &at, 0, Arc::clone(&self.member));
+        if log.refuses_outputs {
+            self.scribe.failed(&record, "the test refuses outputs");
+            let sending = Sending {
+                at,
+                payload: record.into_parts().0,
+                update,
+                bytes,
+            };
+            return self.core.outputs_failed(sending, now);
+        }
+        log.outputs.extend(outputs.iter().map(TestOutput::of));
+        self.scribe.done(&record);
+        self.core
+            .outputs_acknowledged(Sent { at, update, bytes }, now);
+        self.last_completed = now;
     }
 
     /// The broker takes a dead letter, unless the test says that it can't be written.

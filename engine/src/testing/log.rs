@@ -8,6 +8,7 @@ use keyway_offsets::{HoleMap, Offset};
 use keyway_rider::Rider;
 
 use super::letters::TestLetter;
+use super::outputs::TestOutput;
 use crate::kafka::{NativeRecord, RecordParts, Timestamp, TopicPartition};
 
 /// The leader epoch of everything: there is one leader, and it never fails.
@@ -98,6 +99,10 @@ struct Stored {
 pub(super) struct Log {
     partitions: BTreeMap<TopicPartition, Vec<RecordParts>>,
     commits: HashMap<TopicPartition, Stored>,
+    /// Outputs of all topics, in the order in which they were sent.
+    pub(super) outputs: Vec<TestOutput>,
+    /// No outputs can be sent.
+    pub(super) refuses_outputs: bool,
     /// Dead letters of all topics.
     pub(super) letters: Vec<TestLetter>,
     /// No dead letter can be written.

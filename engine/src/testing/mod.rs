@@ -40,6 +40,22 @@
 //! # Ok::<(), keyway::BuildError>(())
 //! ```
 //!
+//! # What is sent?
+//!
+//! ```
+//! # use keyway::testing::TestEngine;
+//! # use keyway::{ClientConfig, Keyway, Output, Record};
+//! let mut engine = TestEngine::new(
+//!     Keyway::builder(ClientConfig::new())
+//!         .group("g")
+//!         .topics(["orders"])
+//!         .handler(|record: &Record| Output::to("invoices").key(record.key().unwrap_or_default()).value("due")),
+//! )?;
+//! engine.feed("orders", 0, "ann", "book").run();
+//! assert_eq!(engine.outputs()[0].topic, "invoices");
+//! # Ok::<(), keyway::BuildError>(())
+//! ```
+//!
 //! # Where do bad records go?
 //!
 //! ```
@@ -106,6 +122,9 @@ mod life;
 mod limit_tests;
 mod log;
 #[cfg(test)]
+mod output_tests;
+mod outputs;
+#[cfg(test)]
 mod rider_tests;
 #[cfg(test)]
 mod tests;
@@ -114,4 +133,5 @@ pub use self::engine::TestEngine;
 pub use self::journal::{Attempt, AttemptOutcome};
 pub use self::letters::TestLetter;
 pub use self::log::{Commit, TestRecord};
+pub use self::outputs::TestOutput;
 pub use crate::kafka::{MockBroker, MockError, MockFault, MockRequest};

@@ -16,6 +16,7 @@ use crate::context::Member;
 use crate::handler::{BatchFn, EachFn};
 use crate::observer::Observer;
 use crate::outcome::{BatchOutcome, Outcome};
+use crate::output::{self, Output};
 use crate::record::{Message, Record, SharedRecord};
 
 /// How an attempt ended.
@@ -23,6 +24,8 @@ use crate::record::{Message, Record, SharedRecord};
 pub(super) enum Ended {
     Done,
     DoneWith(Update),
+    /// Done when these are sent.
+    Outputs(Vec<Output>, Option<Update>),
     Skipped,
     Failed {
         after: Option<Duration>,
@@ -44,6 +47,10 @@ impl From<Outcome> for Ended {
         match outcome {
             Outcome::Done => Ended::Done,
             Outcome::DoneWith(update) => Ended::DoneWith(update),
+            Outcome::Send(outputs) if outputs.is_empty() => Ended::Done,
+            Outcome::SendWith(outputs, update) if outputs.is_empty() => Ended::DoneWith(update),
+            Outcome::Send(outputs) => Ended::Outputs(outputs, None),
+            Outcome::SendWith(outputs, update) => Ended::Outputs(outputs, Some(update)),
             Outcome::Skip => Ended::Skipped,
             Outcome::Retry { after } => Ended::Failed {
                 after,
@@ -76,6 +83,8 @@ impl Ended {
     pub(super) fn announce(&self, observer: Option<&dyn Observer>, record: &Record) {
         match (self, observer) {
             (Ended::Done | Ended::DoneWith(_) | Ended::Skipped, None) => {}
+            // The writer tells of it, when they are sent.
+            (Ended::Outputs(..), _) => {}
             (Ended::Done | Ended::DoneWith(_), Some(observer)) => guarded(|| observer.done(record)),
             (Ended::Skipped, Some(observer)) => guarded(|| observer.skipped(record)),
             (
@@ -117,6 +126,11 @@ impl Ended {
         match self {
             Ended::Done => Verdict::Done,
             Ended::DoneWith(update) => Verdict::DoneWith(update),
+            Ended::Outputs(outputs, update) => Verdict::Outputs {
+                bytes: output::weight(&outputs),
+                payload: payload.with_outputs(outputs),
+                update,
+            },
             Ended::Skipped => Verdict::Skipped,
             Ended::Failed { after, error } => Verdict::Failed {
                 payload: noted(payload, &error),

@@ -221,6 +221,7 @@ pub(super) fn in_words(finished: &Finished<Message>) -> String {
         } => format!("{offset} failed, after {after:?}"),
         Verdict::GiveUp { .. } => format!("{offset} given up"),
         Verdict::DeadLetter { .. } => format!("{offset} dead letter"),
+        Verdict::Outputs { .. } => format!("{offset} outputs"),
         Verdict::Stop { reason, .. } => format!("{offset} stop: {reason}"),
         Verdict::Returned { .. } => format!("{offset} returned"),
     }

@@ -32,6 +32,6 @@ pub(crate) use group::{HandOver, Protocol};
 pub(crate) use list::{Element, PartitionList};
 pub(crate) use message::NativeRecord;
 pub(crate) use mock::MockCluster;
-pub(crate) use producer::{NativeProducer, Outgoing, Said};
+pub(crate) use producer::{NativeProducer, Outgoing, RawHeader, Said};
 pub(crate) use queries::{Description, OffsetSpec};
 pub(crate) use raw::{Failure, name_of};

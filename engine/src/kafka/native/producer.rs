@@ -1,4 +1,4 @@
-//! The native producer: letters in, delivery reports out, each by its number.
+//! The native producer: messages in, delivery reports out, each with the number that its message was given.
 //!
 //! It has no callbacks but the log's. What librdkafka has to say comes as events of its main queue, which one
 //! thread takes ([`NativeProducer::next`]). It is destroyed where its last owner drops it, on the thread of whoever writes.
@@ -14,7 +14,7 @@ use rdkafka_sys::{
 };
 
 use super::callbacks;
-use super::client;
+use super::client::{self, MessageFailure};
 use super::group::{Event, Queue, set_token, set_token_failure};
 use super::message;
 use super::raw::{self, ErrorText, Failure};
@@ -36,19 +36,26 @@ unsafe impl Sync for NativeProducer {}
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outgoing<'m> {
     pub(crate) topic: &'m str,
+    /// `None` lets the key decide.
+    pub(crate) partition: Option<i32>,
     pub(crate) key: Option<&'m [u8]>,
     pub(crate) value: Option<&'m [u8]>,
     /// In order. Names are bytes, since a record may have come with one that is no text.
-    pub(crate) headers: &'m [(&'m [u8], Option<&'m [u8]>)],
+    pub(crate) headers: &'m [RawHeader<'m>],
+    /// Milliseconds since 1970; `None` for the time of sending.
+    pub(crate) timestamp: Option<i64>,
 }
+
+/// Name and value of a header.
+pub(crate) type RawHeader<'h> = (&'h [u8], Option<&'h [u8]>);
 
 /// Something that the producer says.
 #[derive(Debug)]
 pub(crate) enum Said {
-    /// What became of the message with this number.
+    /// What became of a message with this number.
     Delivered {
         number: u64,
-        result: Result<(), Failure>,
+        result: Result<(), MessageFailure>,
     },
     /// An error that belongs to the whole client.
     Error(Failure),
@@ -114,6 +121,16 @@ impl NativeProducer {
         let mut with_headers = part(Vtype::RD_KAFKA_VTYPE_HEADERS);
         with_headers.u.headers = headers.0;
         arguments.extend([of_topic, flags, opaque, with_headers]);
+        if let Some(number) = message.partition {
+            let mut partition = part(Vtype::RD_KAFKA_VTYPE_PARTITION);
+            partition.u.i32_ = number;
+            arguments.push(partition);
+        }
+        if let Some(millis) = message.timestamp {
+            let mut timestamp = part(Vtype::RD_KAFKA_VTYPE_TIMESTAMP);
+            timestamp.u.i64_ = millis;
+            arguments.push(timestamp);
+        }
         // SAFETY: a live producer and as many arguments as are said, each with the field of its kind; key, value
         // and topic live during the call, which copies them. librdkafka takes the headers over when it succeeds.
         unsafe {
@@ -236,7 +253,7 @@ fn reports(event: &Event, into: &mut Vec<Said>) {
             unsafe { ((*message)._private.addr() as u64, message::failure(message)) };
         into.push(Said::Delivered {
             number,
-            result: failure.map_or(Ok(()), |failed| Err(failed.failure)),
+            result: failure.map_or(Ok(()), Err),
         });
     }
 }
@@ -260,7 +277,7 @@ fn parts(bytes: Option<&[u8]>) -> (*mut c_void, usize) {
 struct Headers(*mut rd_kafka_headers_t);
 
 impl Headers {
-    fn of(headers: &[(&[u8], Option<&[u8]>)]) -> Result<Self, Failure> {
+    fn of(headers: &[RawHeader<'_>]) -> Result<Self, Failure> {
         // SAFETY: makes an empty list.
         let list = Self(unsafe { sys::rd_kafka_headers_new(headers.len()) });
         for (name, value) in headers {

@@ -1,7 +1,5 @@
 //! What the engine itself writes: bytes as they were given, and a report for each message.
 
-use std::sync::Arc;
-
 use super::*;
 use crate::kafka::mock::{MockFault, MockRequest};
 use crate::kafka::{ClientError, Outgoing, Producer, ProducerEvent};
@@ -16,7 +14,7 @@ fn reports(producer: &Producer, count: usize) -> Vec<(u64, Result<(), ClientErro
     let mut reports = Vec::new();
     while reports.len() < count {
         assert!(Instant::now() < deadline, "there are {reports:?}");
-        let events = producer.poll(Duration::from_millis(50), |_| Some(Arc::from(TOPIC)));
+        let events = producer.poll(Duration::from_millis(50));
         reports.extend(events.into_iter().filter_map(|event| match event {
             ProducerEvent::Delivered { number, result } => Some((number, result)),
             ProducerEvent::TokenRefresh => None,
@@ -28,9 +26,11 @@ fn reports(producer: &Producer, count: usize) -> Vec<(u64, Result<(), ClientErro
 fn message<'m>(value: Option<&'m [u8]>, headers: &'m [NamedValue<'m>]) -> Outgoing<'m> {
     Outgoing {
         topic: TOPIC,
+        partition: None,
         key: None,
         value,
         headers,
+        timestamp: None,
     }
 }
 

@@ -1,0 +1,131 @@
+//! Outputs of records, at least once.
+//!
+//! ```text
+//!   handler finished --Send--> acknowledged: complete
+//!                         \--> failed: an attempt that failed, with all that follows one
+//! ```
+//!
+//! The next record of the lane starts only when the broker has acknowledged the outputs of the one before: otherwise
+//! outputs that are sent again would come after a later record's.
+
+use std::time::Duration;
+
+use keyway_rider::Update;
+
+use crate::command::Command;
+use crate::core::Core;
+use crate::gate::Gate;
+use crate::ids::Timestamp;
+use crate::mutant::{Mutant, mutated};
+use crate::work::{TaskRef, Verdict};
+use crate::writes::Written;
+
+/// A record whose handler is over, and whose outputs, which its payload carries, are to be sent.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Sending<P> {
+    /// Which record.
+    pub at: TaskRef,
+    /// What carries the outputs, and goes back to its lane when they can't be sent.
+    pub payload: P,
+    /// What the record brings to the state of its partition once it is complete.
+    pub update: Option<Update>,
+    /// What its outputs count against [`BufferConfig::output_bytes`](crate::BufferConfig::output_bytes).
+    pub bytes: u32,
+}
+
+/// Outputs of a record that the broker has acknowledged, all of them.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// Which record.
+    pub at: TaskRef,
+    /// As in its [`Sending`].
+    pub update: Option<Update>,
+    /// As in its [`Sending`].
+    pub bytes: u32,
+}
+
+impl<P, G: Gate<P>> Core<P, G> {
+    pub(crate) fn send(&mut self, sending: Sending<P>, now: Timestamp) {
+        let at = sending.at;
+        if mutated(Mutant::OutputsNotAwaited) {
+            self.commands.push_back(Command::Send(sending));
+            self.complete(at, now);
+            return;
+        }
+        self.begin_write(&at, Written::Outputs);
+        self.totals.output_bytes += sending.bytes as usize;
+        self.commands.push_back(Command::Send(sending));
+    }
+
+    /// Event: the broker has all outputs of this record, which is complete by that.
+    pub fn outputs_acknowledged(&mut self, sent: Sent, now: Timestamp) {
+        let Sent { at, update, bytes } = sent;
+        if mutated(Mutant::OutputsNotAwaited) {
+            return;
+        }
+        if self.end_send(&at, bytes) {
+            self.counters.sent += 1;
+            if let Some(update) = &update {
+                self.apply(at, update);
+            }
+            self.complete(at, now);
+        }
+        self.after_send(&at, now);
+    }
+
+    /// Event: outputs of this record could not be sent. That is an attempt which failed.
+    pub fn outputs_failed(&mut self, sending: Sending<P>, now: Timestamp) {
+        let Sending {
+            at, payload, bytes, ..
+        } = sending;
+        if mutated(Mutant::OutputsNotAwaited) {
+            return;
+        }
+        if self.end_send(&at, bytes) {
+            self.counters.sends_failed += 1;
+            if mutated(Mutant::FailedSendForgotten) {
+                self.complete(at, now);
+            } else {
+                let route = self.partitions[at.slot.index()].route;
+                let verdict = Verdict::Failed {
+                    payload,
+                    after: None,
+                };
+                self.take_verdict(route, at, verdict, 0, false, now);
+            }
+        }
+        self.after_send(&at, now);
+    }
+
+    /// Event: outputs of this record were not sent, since those of one before it in its lane could not be. The record
+    /// runs again after that one, and its policy is not asked: nothing is wrong with it.
+    pub fn outputs_not_sent(&mut self, sending: Sending<P>, now: Timestamp) {
+        let Sending {
+            at, payload, bytes, ..
+        } = sending;
+        if self.end_send(&at, bytes) {
+            self.fail(at, payload, Duration::ZERO, 0, now);
+        }
+        self.after_send(&at, now);
+    }
+
+    fn end_send(&mut self, at: &TaskRef, bytes: u32) -> bool {
+        self.totals.output_bytes -= bytes as usize;
+        self.end_write(at, Written::Outputs)
+    }
+
+    fn after_send(&mut self, at: &TaskRef, now: Timestamp) {
+        self.after_write(at, now);
+        if std::mem::take(&mut self.waits_for_outputs) {
+            self.fill_all(now);
+        }
+    }
+
+    /// Whether records may start for all that is said of outputs: not while more of them are under way than there may
+    /// be. What is at the workers by then goes on.
+    pub(crate) fn outputs_have_room(&mut self) -> bool {
+        let has_room = self.totals.output_bytes < self.config.buffers.output_bytes;
+        self.waits_for_outputs |= !has_room;
+        has_room
+    }
+}

@@ -1,0 +1,53 @@
+//! Outputs on their way between the core and the writer.
+
+use std::sync::Arc;
+
+use crossbeam_channel::Sender;
+use keyway_core::{Sending, Sent, Timestamp};
+
+use super::PollLoop;
+use crate::kafka::ClientError;
+use crate::record::Message;
+use crate::writer::Job;
+
+/// The way to the writer.
+pub(crate) struct Writes {
+    pub(crate) jobs: Sender<Job>,
+    /// The group, as dead letters name it.
+    pub(crate) group: Arc<str>,
+}
+
+impl PollLoop {
+    pub(super) fn send_outputs(&self, sending: Sending<Message>) {
+        // The writer ends only after this thread.
+        let _ = self.writes.jobs.send(Job::outputs(sending));
+    }
+
+    pub(super) fn outputs_acknowledged(&mut self, acknowledged: Vec<Sent>, now: Timestamp) {
+        self.state.send_error = None;
+        for sent in acknowledged {
+            self.core.outputs_acknowledged(sent, now);
+        }
+    }
+
+    pub(super) fn outputs_failed(
+        &mut self,
+        sending: Sending<Message>,
+        error: ClientError,
+        now: Timestamp,
+    ) {
+        let number = error.code().map_or(0, |code| code.number);
+        if self.state.repeats.say(number, now) {
+            tracing::warn!(
+                partition = %self.slots.partition(sending.at.slot),
+                offset = %sending.at.offset,
+                attempt = sending.at.attempt,
+                %error,
+                "outputs can't be sent: the attempt has failed"
+            );
+        }
+        let since = self.state.send_error.take().map_or(now, |(_, since)| since);
+        self.state.send_error = Some((error, since));
+        self.core.outputs_failed(sending, now);
+    }
+}

@@ -1,0 +1,145 @@
+//! What is written for one record: one message or several, and it has ended when each has its report.
+
+use std::sync::Arc;
+
+use keyway_core::{DeadLetter, Sending};
+
+use crate::context::Member;
+use crate::dead_letters::{Letter, Origin};
+use crate::kafka::{ClientError, Producer};
+use crate::output::Output;
+use crate::record::{Message, Record};
+
+/// Something to write.
+#[derive(Debug)]
+pub(crate) enum Job {
+    Outputs(OutputsJob),
+    Letter(LetterJob),
+}
+
+/// The outputs of a record.
+#[derive(Debug)]
+pub(crate) struct OutputsJob {
+    pub(super) sending: Sending<Message>,
+    /// Empty once librdkafka has its copies.
+    outputs: Vec<Output>,
+}
+
+/// A dead letter.
+#[derive(Debug)]
+pub(crate) struct LetterJob {
+    pub(crate) letter: DeadLetter<Message>,
+    pub(crate) topic: Arc<str>,
+    pub(crate) origin: Origin,
+}
+
+/// A job of which messages are in librdkafka's hands.
+#[derive(Debug)]
+pub(super) struct Open {
+    pub(super) job: Job,
+    /// The size of these messages.
+    pub(super) bytes: usize,
+    /// Of which there is no report yet.
+    pub(super) messages: usize,
+    /// Why one of them could not be written: the first reason.
+    pub(super) failure: Option<ClientError>,
+}
+
+impl Job {
+    /// The outputs that a record's payload carries.
+    pub(crate) fn outputs(sending: Sending<Message>) -> Self {
+        Job::Outputs(OutputsJob {
+            outputs: sending.payload.take_outputs(),
+            sending,
+        })
+    }
+
+    /// Where it goes; of a job that is open this is no longer known.
+    pub(super) fn topics(&self) -> impl Iterator<Item = &str> {
+        let (outputs, letter) = match self {
+            Job::Outputs(job) => (&job.outputs[..], None),
+            Job::Letter(job) => (&[][..], Some(&*job.topic)),
+        };
+        let outputs = outputs.iter().map(|output| &**output.topic());
+        outputs.chain(letter)
+    }
+
+    /// Gives its messages to librdkafka, which copies them, all under one number. It takes none after one that it
+    /// refuses.
+    pub(super) fn write(self, producer: &Producer, number: u64, member: &Arc<Member>) -> Open {
+        match self {
+            Job::Outputs(job) => job.write(producer, number),
+            Job::Letter(job) => job.write(producer, number, member),
+        }
+    }
+
+    /// None of its messages can be written.
+    pub(super) fn refused(self, error: ClientError) -> Open {
+        Open {
+            job: self,
+            bytes: 0,
+            messages: 0,
+            failure: Some(error),
+        }
+    }
+}
+
+impl OutputsJob {
+    fn write(mut self, producer: &Producer, number: u64) -> Open {
+        let (mut bytes, mut messages, mut failure) = (0, 0, None);
+        for output in std::mem::take(&mut self.outputs) {
+            let headers = output.raw_headers();
+            if let Err(error) = producer.produce(&output.outgoing(&headers), number) {
+                failure = Some(error);
+                break;
+            }
+            bytes += output.size();
+            messages += 1;
+        }
+        Open {
+            job: Job::Outputs(self),
+            bytes,
+            messages,
+            failure,
+        }
+    }
+}
+
+impl LetterJob {
+    fn write(self, producer: &Producer, number: u64, member: &Arc<Member>) -> Open {
+        let LetterJob {
+            letter: DeadLetter { at, payload, tries },
+            topic,
+            origin,
+        } = self;
+        let record = Record::new(payload, &at, 0, Arc::clone(member));
+        let result = {
+            let letter = Letter::of(&record, &origin);
+            let headers = letter.headers();
+            producer.produce(&letter.outgoing(&topic, &headers), number)
+        };
+        let bytes = record.size();
+        let (payload, _) = record.into_parts();
+        Open {
+            job: Job::Letter(LetterJob {
+                letter: DeadLetter { at, payload, tries },
+                topic,
+                origin,
+            }),
+            bytes,
+            messages: usize::from(result.is_ok()),
+            failure: result.err(),
+        }
+    }
+}
+
+impl Open {
+    /// Takes a report in. Says whether it was the last.
+    pub(super) fn report(&mut self, result: Result<(), ClientError>) -> bool {
+        self.messages -= 1;
+        if let Err(error) = result {
+            self.failure.get_or_insert(error);
+        }
+        self.messages == 0
+    }
+}

@@ -1,0 +1,388 @@
+//! The thread that gets to the broker what is written on a record's account: its outputs, and its dead letter.
+//!
+//! ```text
+//!   core --Send, WriteDeadLetter--> writer's thread --> producer --> broker
+//!     ^                                   |                |
+//!     '--- acknowledged, or failed -------'<--- reports ---'
+//! ```
+//!
+//! It holds only so much in librdkafka at once; the rest waits here, and is of records that the core counts in its
+//! buffers. What fails goes back to the core, which decides what follows. When the engine has ended the thread throws
+//! away what has no report yet: its records are incomplete, and whoever has their partition next runs them again.
+//!
+//! - `job` what is written for one record, from the first message to the last report
+//! - `lanes` one record of a lane after the other
+
+mod job;
+mod lanes;
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError};
+use keyway_core::{DeadLetter, Sending, Sent, TaskRef};
+use rdkafka::ClientConfig;
+use tokio::runtime::Handle;
+
+use self::job::Open;
+pub(crate) use self::job::{Job, LetterJob};
+use self::lanes::SendLanes;
+use crate::context::Member;
+use crate::kafka::{ClientError, DeniedWhat, Producer, ProducerEvent, ProducerTokens};
+use crate::observer::Observer;
+use crate::poll::{Inbound, InboxSender, TokenProvider, Tokens};
+use crate::record::{Message, Record};
+use crate::workers::guarded;
+
+/// Messages in librdkafka's hands at once: enough to fill its batches, few enough that they are no matter.
+const MOST_MESSAGES: usize = 10_000;
+
+/// Their bytes; a larger job goes alone.
+const MOST_BYTES: usize = 8 << 20;
+
+/// While messages are under way their reports are waited for this long before new jobs are looked for.
+const LOOK_FOR_REPORTS: Duration = Duration::from_millis(1);
+
+/// Without jobs the producer is looked after this often, for the sake of its tokens.
+const LOOK_IDLE: Duration = Duration::from_secs(1);
+
+/// A missing topic is asked for at most this often, and so long an answer is waited for: what goes to other topics
+/// waits meanwhile.
+const LOOK_FOR_TOPIC: Duration = Duration::from_millis(250);
+const TOPIC_ANSWER: Duration = Duration::from_secs(1);
+
+/// Why outputs were not sent which nothing was wrong with.
+const HELD_BACK: &str = "the outputs of the record before it in its batch could not be sent, and its own come after those";
+
+/// What the thread works with.
+pub(crate) struct Writer {
+    producers: Producers,
+    member: Arc<Member>,
+    observer: Option<Arc<dyn Observer>>,
+    inbox: InboxSender,
+    /// Not yet in librdkafka's hands.
+    waiting: VecDeque<Job>,
+    /// Outputs behind those of the record before them in their lane.
+    behind: SendLanes,
+    /// In librdkafka's hands, by the number that each message of the job has.
+    open: HashMap<u64, Open>,
+    /// Messages of these without a report, and the bytes of these jobs.
+    messages: usize,
+    bytes: usize,
+    last_number: u64,
+    /// Topics that were missing at the last try, asked for before the next.
+    missing: HashSet<String>,
+    looked_for_topic: Option<Instant>,
+    /// Acknowledged and not yet told to the poll thread.
+    acknowledged: Vec<Sent>,
+}
+
+/// The producer, and what another one in its place is made of.
+struct Producers {
+    config: ClientConfig,
+    provider: Option<TokenProvider>,
+    runtime: Option<Handle>,
+    /// None before there was something to write.
+    current: Option<(Producer, Option<Tokens<ProducerTokens>>)>,
+}
+
+impl Producers {
+    fn current(&mut self) -> Result<&Producer, ClientError> {
+        if self.current.is_none() {
+            let producer = Producer::open(&self.config, self.provider.is_some())?;
+            let tokens = self.provider.clone().map(|provider| Tokens {
+                provider,
+                runtime: self.runtime.clone(),
+                taker: producer.token_taker(),
+            });
+            self.current = Some((producer, tokens));
+        }
+        match &self.current {
+            Some((producer, _)) => Ok(producer),
+            None => Err(ClientError::Closed),
+        }
+    }
+
+    /// What there is to be taken within `timeout`: nothing, and at once, before there was something to write.
+    fn poll(&self, timeout: Duration) -> Vec<ProducerEvent> {
+        match &self.current {
+            Some((producer, _)) => producer.poll(timeout),
+            None => Vec::new(),
+        }
+    }
+
+    fn ask_for_token(&self) {
+        if let Some((_, Some(tokens))) = &self.current {
+            tokens.ask();
+        }
+    }
+
+    /// Gives up a producer that has met a fatal error, and says which. Not before there is something to write, so that a
+    /// cluster which refuses producers is not asked for ever.
+    fn drop_fatal(&mut self) -> Option<ClientError> {
+        let reason = self.current.as_ref()?.0.fatal()?;
+        tracing::warn!(%reason, "the producer can't go on: another one takes over");
+        if let Some((producer, _)) = self.current.take() {
+            producer.close();
+        }
+        Some(reason)
+    }
+}
+
+impl Writer {
+    /// A writer whose producer is made when there is something to write.
+    pub(crate) fn new(
+        config: ClientConfig,
+        provider: Option<TokenProvider>,
+        runtime: Option<Handle>,
+        member: Arc<Member>,
+        observer: Option<Arc<dyn Observer>>,
+        inbox: InboxSender,
+    ) -> Self {
+        Self {
+            producers: Producers {
+                config,
+                provider,
+                runtime,
+                current: None,
+            },
+            member,
+            observer,
+            inbox,
+            waiting: VecDeque::new(),
+            behind: SendLanes::default(),
+            open: HashMap::new(),
+            messages: 0,
+            bytes: 0,
+            last_number: 0,
+            missing: HashSet::new(),
+            looked_for_topic: None,
+            acknowledged: Vec::new(),
+        }
+    }
+
+    /// Makes the producer now, so that a configuration which librdkafka refuses shows at the start.
+    ///
+    /// # Errors
+    /// When it does.
+    pub(crate) fn opened(mut self) -> Result<Self, ClientError> {
+        self.producers.current()?;
+        Ok(self)
+    }
+
+    /// Starts the thread; it ends when the sender is dropped.
+    pub(crate) fn start(self) -> std::io::Result<Sender<Job>> {
+        // Bounded by the core's buffers, which hold each of these records.
+        let (sender, jobs) = crossbeam_channel::unbounded();
+        std::thread::Builder::new()
+            .name("keyway-writer".to_owned())
+            .spawn(move || self.run(&jobs))?;
+        Ok(sender)
+    }
+
+    fn run(mut self, jobs: &Receiver<Job>) {
+        while self.take_jobs(jobs) {
+            while self.messages < MOST_MESSAGES && self.bytes < MOST_BYTES {
+                let Some(job) = self.waiting.pop_front() else {
+                    break;
+                };
+                self.write(job);
+            }
+            let timeout = match self.open.is_empty() {
+                true => Duration::ZERO,
+                false => LOOK_FOR_REPORTS,
+            };
+            self.take_reports(timeout);
+            self.tell_acknowledged();
+        }
+        // First the records, which the consumer's end waits for, then the producer, whose end may take its time.
+        self.waiting.clear();
+        self.behind.clear();
+        self.open.clear();
+        if let Some((producer, _)) = self.producers.current.take() {
+            producer.close();
+        }
+    }
+
+    /// Takes what is to be written. Says whether the engine is still there.
+    fn take_jobs(&mut self, jobs: &Receiver<Job>) -> bool {
+        if self.open.is_empty() && self.waiting.is_empty() {
+            match jobs.recv_timeout(LOOK_IDLE) {
+                Ok(job) => self.take_job(job),
+                Err(RecvTimeoutError::Timeout) => return true,
+                Err(RecvTimeoutError::Disconnected) => return false,
+            }
+        }
+        loop {
+            match jobs.try_recv() {
+                Ok(job) => self.take_job(job),
+                Err(TryRecvError::Empty) => return true,
+                Err(TryRecvError::Disconnected) => return false,
+            }
+        }
+    }
+
+    fn take_job(&mut self, job: Job) {
+        self.waiting.extend(self.behind.enter(job));
+    }
+
+    fn write(&mut self, job: Job) {
+        if let Some(reason) = self.producers.drop_fatal() {
+            self.fail_open(&reason);
+        }
+        self.look_for_missing(&job);
+        let number = self.last_number + 1;
+        let open = match self.producers.current() {
+            Ok(producer) => job.write(producer, number, &self.member),
+            Err(error) => job.refused(error),
+        };
+        if open.messages == 0 {
+            return self.ended(open);
+        }
+        self.last_number = number;
+        self.messages += open.messages;
+        self.bytes += open.bytes;
+        self.open.insert(number, open);
+    }
+
+    /// Of what the producer had there is no report any more.
+    fn fail_open(&mut self, reason: &ClientError) {
+        (self.messages, self.bytes) = (0, 0);
+        for (_, mut open) in std::mem::take(&mut self.open) {
+            open.failure.get_or_insert_with(|| reason.clone());
+            self.ended(open);
+        }
+    }
+
+    /// A topic that has been made since it was missing is known from then on.
+    fn look_for_missing(&mut self, job: &Job) {
+        if self.missing.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        let is_soon = |at: Instant| now.saturating_duration_since(at) < LOOK_FOR_TOPIC;
+        if self.looked_for_topic.is_some_and(is_soon) {
+            return;
+        }
+        let mut topics = job.topics();
+        if let Some(topic) = topics.find(|topic| self.missing.remove(*topic)) {
+            if let Ok(producer) = self.producers.current() {
+                producer.look_for(topic, TOPIC_ANSWER);
+            }
+            self.looked_for_topic = Some(Instant::now());
+        }
+    }
+
+    fn take_reports(&mut self, timeout: Duration) {
+        for event in self.producers.poll(timeout) {
+            match event {
+                ProducerEvent::Delivered { number, result } => self.take_report(number, result),
+                ProducerEvent::TokenRefresh => self.producers.ask_for_token(),
+            }
+        }
+    }
+
+    fn take_report(&mut self, number: u64, result: Result<(), ClientError>) {
+        let Some(open) = self.open.get_mut(&number) else {
+            return;
+        };
+        self.messages -= 1;
+        if open.report(result) {
+            if let Some(open) = self.open.remove(&number) {
+                self.bytes -= open.bytes;
+                self.ended(open);
+            }
+        }
+    }
+
+    fn ended(&mut self, open: Open) {
+        let Open { job, failure, .. } = open;
+        if let Some(ClientError::Denied {
+            what: DeniedWhat::MissingTopic(topic),
+            ..
+        }) = &failure
+        {
+            self.missing.insert(topic.clone());
+        }
+        match (job, failure) {
+            (Job::Outputs(job), None) => self.sent(job.sending),
+            (Job::Outputs(job), Some(error)) => self.not_sent(job.sending, error),
+            (Job::Letter(job), None) => self.letter_written(job.letter),
+            (Job::Letter(job), Some(error)) => {
+                self.inbox.send(Inbound::LetterFailed {
+                    letter: job.letter,
+                    topic: job.topic,
+                    error,
+                });
+            }
+        }
+    }
+
+    fn sent(&mut self, sending: Sending<Message>) {
+        let Sending {
+            at,
+            payload,
+            update,
+            bytes,
+        } = sending;
+        self.tell(&at, payload, |observer, record| observer.done(record));
+        self.acknowledged.push(Sent { at, update, bytes });
+        if let Some(next) = self.behind.sent(at.lane) {
+            self.waiting.push_front(next);
+        }
+    }
+
+    fn not_sent(&mut self, sending: Sending<Message>, error: ClientError) {
+        let lane = sending.at.lane;
+        let text = error.to_string();
+        let sending = self.failed(sending, &text);
+        self.inbox.send(Inbound::OutputsFailed { sending, error });
+        let behind: Vec<_> = self.behind.failed(lane).collect();
+        for sending in behind {
+            let sending = self.failed(sending, HELD_BACK);
+            self.inbox.send(Inbound::OutputsNotSent(sending));
+        }
+    }
+
+    /// Tells that an attempt has failed.
+    fn failed(&self, mut sending: Sending<Message>, error: &str) -> Sending<Message> {
+        let at = sending.at;
+        let payload = self.tell(&at, sending.payload, |observer, record| {
+            observer.failed(record, error);
+        });
+        sending.payload = match self.member.keeps_failures() {
+            true => payload.with_failure(self.member.clock().wall_millis(), error),
+            false => payload,
+        };
+        sending
+    }
+
+    fn letter_written(&self, letter: DeadLetter<Message>) {
+        let DeadLetter { at, payload, .. } = letter;
+        self.tell(&at, payload, |observer, record| observer.dead(record));
+        self.inbox.send(Inbound::LetterWritten(at));
+    }
+
+    /// Tells the observer of a record, and gives it back.
+    fn tell(
+        &self,
+        at: &TaskRef,
+        payload: Message,
+        what: impl FnOnce(&dyn Observer, &Record),
+    ) -> Message {
+        let Some(observer) = self.observer.as_deref() else {
+            return payload;
+        };
+        let record = Record::new(payload, at, 0, Arc::clone(&self.member));
+        guarded(|| what(observer, &record));
+        record.into_parts().0
+    }
+
+    fn tell_acknowledged(&mut self) {
+        if !self.acknowledged.is_empty() {
+            let acknowledged = std::mem::take(&mut self.acknowledged);
+            self.inbox.send(Inbound::OutputsAcknowledged(acknowledged));
+        }
+    }
+}
