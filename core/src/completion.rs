@@ -40,6 +40,8 @@ impl<P, G: Gate<P>> Core<P, G> {
             .filter(|finished| !matches!(finished.verdict, Verdict::Returned { .. }))
             .count();
         state.service.observe(attempts as u32, busy, slow);
+        self.note_output_bytes(&finished, attempts);
+        let state = &mut self.routes[route.index()];
         match worker {
             Some(worker) => {
                 state.give_back(worker, finished.len() as u32);
@@ -92,8 +94,12 @@ impl<P, G: Gate<P>> Core<P, G> {
     }
 
     pub(crate) fn after_results(&mut self, route: RouteId, now: Timestamp) {
-        self.fill(route, now);
-        self.flush(route);
+        if std::mem::take(&mut self.waits_for_outputs) {
+            self.fill_all(now);
+        } else {
+            self.fill(route, now);
+            self.flush(route);
+        }
         self.plan_if_due(now);
     }
 

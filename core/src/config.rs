@@ -76,8 +76,8 @@ pub struct BufferConfig {
     pub total_records: usize,
     /// Bytes of all partitions.
     pub total_bytes: usize,
-    /// Bytes of outputs that are being sent; above, no record starts until some are acknowledged. 16 MiB: more than
-    /// brokers take in a moment. What is at the workers by then may go beyond it.
+    /// Bytes of outputs that are being sent, and that the records at workers are likely to add; above, no record starts
+    /// until some are acknowledged. 16 MiB: more than brokers take in a moment.
     pub output_bytes: usize,
 }
 

@@ -53,6 +53,8 @@ pub struct Core<P, G = OpenGate> {
     /// First attempts that may still be handed over, where a limit is set.
     pub(crate) starts_left: Option<u64>,
     pub(crate) draining: bool,
+    /// What a record has as outputs, lately.
+    pub(crate) mean_output_bytes: usize,
     /// Records were kept from starting because too many outputs were being sent.
     pub(crate) waits_for_outputs: bool,
     /// When riders of idle partitions are looked at again.
@@ -109,6 +111,7 @@ impl<P, G: Gate<P>> Core<P, G> {
             spare: Vec::new(),
             starts_left: None,
             draining: false,
+            mean_output_bytes: 0,
             waits_for_outputs: false,
             refresh_at: Timestamp::ZERO,
             last_epoch: 0,

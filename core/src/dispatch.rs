@@ -39,7 +39,8 @@ impl<P, G: Gate<P>> Core<P, G> {
         }
         let route = partition.route;
         let before = partition.tracker.version();
-        let has_room = self.outputs_have_room();
+        // Where records have outputs, each is asked for.
+        let has_room = self.mean_output_bytes == 0 && self.outputs_have_room();
         let config = &self.routes[route.index()].config;
         let at_once = config.batch.is_none()
             && matches!(config.shape, Shape::Pinned { .. })
@@ -421,8 +422,10 @@ impl<P, G: Gate<P>> Core<P, G> {
     ) {
         let state = &self.routes[route.index()];
         let room = state.room(worker).min(state.allowance());
-        let room = if self.outputs_have_room() { room } else { 0 };
         for _ in 0..room {
+            if !self.outputs_have_room() {
+                break;
+            }
             let Some(waiting) = self.take_next(index, now) else {
                 break;
             };

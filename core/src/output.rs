@@ -17,7 +17,7 @@ use crate::core::Core;
 use crate::gate::Gate;
 use crate::ids::Timestamp;
 use crate::mutant::{Mutant, mutated};
-use crate::work::{TaskRef, Verdict};
+use crate::work::{Finished, TaskRef, Verdict};
 use crate::writes::Written;
 
 /// A record whose handler is over, and whose outputs, which its payload carries, are to be sent.
@@ -70,7 +70,7 @@ impl<P, G: Gate<P>> Core<P, G> {
             }
             self.complete(at, now);
         }
-        self.after_send(&at, now);
+        self.after_write(&at, now);
     }
 
     /// Event: outputs of this record could not be sent. That is an attempt which failed.
@@ -94,7 +94,7 @@ impl<P, G: Gate<P>> Core<P, G> {
                 self.take_verdict(route, at, verdict, 0, false, now);
             }
         }
-        self.after_send(&at, now);
+        self.after_write(&at, now);
     }
 
     /// Event: outputs of this record were not sent, since those of one before it in its lane could not be. The record
@@ -106,7 +106,7 @@ impl<P, G: Gate<P>> Core<P, G> {
         if self.end_send(&at, bytes) {
             self.fail(at, payload, Duration::ZERO, 0, now);
         }
-        self.after_send(&at, now);
+        self.after_write(&at, now);
     }
 
     fn end_send(&mut self, at: &TaskRef, bytes: u32) -> bool {
@@ -114,18 +114,28 @@ impl<P, G: Gate<P>> Core<P, G> {
         self.end_write(at, Written::Outputs)
     }
 
-    fn after_send(&mut self, at: &TaskRef, now: Timestamp) {
-        self.after_write(at, now);
-        if std::mem::take(&mut self.waits_for_outputs) {
-            self.fill_all(now);
-        }
-    }
-
-    /// Whether records may start for all that is said of outputs: not while more of them are under way than there may
-    /// be. What is at the workers by then goes on.
+    /// Whether another record may start for all that is said of outputs: not while those under way, and what the
+    /// records at workers are likely to add, are more than there may be. One record may always.
     pub(crate) fn outputs_have_room(&mut self) -> bool {
-        let has_room = self.totals.output_bytes < self.config.buffers.output_bytes;
+        let expected = self.totals.out * self.mean_output_bytes;
+        let nothing_runs = self.totals.out == 0 && self.totals.output_bytes == 0;
+        let has_room =
+            nothing_runs || self.totals.output_bytes + expected < self.config.buffers.output_bytes;
         self.waits_for_outputs |= !has_room;
         has_room
+    }
+
+    /// Notes what the attempts of a report had as outputs, those without any included.
+    pub(crate) fn note_output_bytes(&mut self, finished: &[Finished<P>], attempts: usize) {
+        let bytes = finished.iter().map(|finished| match finished.verdict {
+            Verdict::Outputs { bytes, .. } => bytes as usize,
+            _ => 0,
+        });
+        let bytes: usize = bytes.sum();
+        if attempts > 0 && (bytes > 0 || self.mean_output_bytes > 0) {
+            let mean = bytes / attempts;
+            // A quarter of the new one: a few reports tell.
+            self.mean_output_bytes = (self.mean_output_bytes * 3 + mean) / 4;
+        }
     }
 }

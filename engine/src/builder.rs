@@ -282,6 +282,12 @@ impl Builder {
         self.change(move |route| route.batch_wait(wait))
     }
 
+    /// Whether one call of the default route's batch handler may hold several records of one lane; see
+    /// [`Route::batch_same_lane`].
+    pub fn batch_same_lane(self, allowed: bool) -> Self {
+        self.change(move |route| route.batch_same_lane(allowed))
+    }
+
     /// Where a partition without a committed offset starts. Default: what `auto.offset.reset` says, else
     /// [`StartAt::Latest`], as Kafka's own clients do.
     pub fn start_at(mut self, start: StartAt) -> Self {

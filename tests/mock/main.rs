@@ -18,6 +18,7 @@ mod idle;
 mod limits;
 mod ordering;
 mod outages;
+mod outputs;
 mod pauses;
 mod records;
 mod restore;
