@@ -165,6 +165,7 @@ impl<P, G: Gate<P>> Core<P, G> {
                     payload,
                     update,
                     bytes,
+                    held_back: false,
                 };
                 self.send(sending, now);
             }

@@ -398,6 +398,11 @@ impl<P, G: Gate<P>> Core<P, G> {
         self.totals.records == 0
     }
 
+    /// What outputs that are being sent count.
+    pub fn output_bytes(&self) -> usize {
+        self.totals.output_bytes
+    }
+
     /// What a commit of the partition would carry as its offset.
     pub fn base(&self, slot: PartitionSlot) -> Offset {
         self.partitions[slot.index()].tracker.base()

@@ -70,6 +70,8 @@ pub enum Mutant {
     UpdateForgotten,
     /// A record is complete with the order to send its outputs.
     OutputsNotAwaited,
+    /// Outputs are sent though a record before theirs runs again.
+    OutputsBeforeEarlierOnes,
     /// Outputs that could not be sent are forgotten.
     FailedSendForgotten,
     /// A record is complete with the order to write its dead letter.
@@ -113,6 +115,7 @@ impl Mutant {
         Mutant::NothingForgiven,
         Mutant::UpdateForgotten,
         Mutant::OutputsNotAwaited,
+        Mutant::OutputsBeforeEarlierOnes,
         Mutant::FailedSendForgotten,
         Mutant::LetterNotAwaited,
         Mutant::FailedLetterForgotten,

@@ -16,6 +16,7 @@ use crate::command::Command;
 use crate::core::Core;
 use crate::gate::Gate;
 use crate::ids::Timestamp;
+use crate::lanes::Waiting;
 use crate::mutant::{Mutant, mutated};
 use crate::work::{Finished, TaskRef, Verdict};
 use crate::writes::Written;
@@ -31,6 +32,9 @@ pub struct Sending<P> {
     pub update: Option<Update>,
     /// What its outputs count against [`BufferConfig::output_bytes`](crate::BufferConfig::output_bytes).
     pub bytes: u32,
+    /// A record before it in its lane runs again, as a batch may leave it: these are not to be sent, and the answer is
+    /// [`Core::outputs_not_sent`].
+    pub held_back: bool,
 }
 
 /// Outputs of a record that the broker has acknowledged, all of them.
@@ -45,8 +49,12 @@ pub struct Sent {
 }
 
 impl<P, G: Gate<P>> Core<P, G> {
-    pub(crate) fn send(&mut self, sending: Sending<P>, now: Timestamp) {
+    pub(crate) fn send(&mut self, mut sending: Sending<P>, now: Timestamp) {
         let at = sending.at;
+        let before = |waiting: &Waiting<P>| waiting.task.at.offset < at.offset;
+        let returned = &self.lanes.get(at.lane).returned;
+        sending.held_back =
+            returned.iter().any(before) && !mutated(Mutant::OutputsBeforeEarlierOnes);
         if mutated(Mutant::OutputsNotAwaited) {
             self.commands.push_back(Command::Send(sending));
             self.complete(at, now);
@@ -97,8 +105,8 @@ impl<P, G: Gate<P>> Core<P, G> {
         self.after_write(&at, now);
     }
 
-    /// Event: outputs of this record were not sent, since those of one before it in its lane could not be. The record
-    /// runs again after that one, and its policy is not asked: nothing is wrong with it.
+    /// Event: outputs of this record were not sent, since one before it in its lane has to run again. It runs again after
+    /// that one, and its policy is not asked: nothing is wrong with it.
     pub fn outputs_not_sent(&mut self, sending: Sending<P>, now: Timestamp) {
         let Sending {
             at, payload, bytes, ..

@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use keyway_core::{
-    BatchConfig, CommitAnswer, CommitReason, Exhausted, PartitionSlot, RetryPolicy, Shape,
+    BatchConfig, CommitAnswer, CommitReason, Exhausted, PartitionSlot, RetryPolicy, Shape, Verdict,
 };
 use support::{INTERVAL, RETRY_DELAY, World, at, batches, map, pinned, pool};
 
@@ -250,4 +250,46 @@ fn a_thousand_revokes_under_outputs_leave_no_count_behind() {
     world.arrive(&[(0, "a")]);
     assert_eq!(world.running(), [0], "all the room is there again");
     world.wait(SECOND);
+}
+
+#[test]
+fn of_a_batch_outputs_behind_a_failed_record_are_held_back() {
+    let batch = BatchConfig {
+        same_lane: true,
+        ..BatchConfig::default()
+    };
+    let mut world = World::new(batches(Shape::Pool { concurrency: 1 }, batch));
+    world.arrive(&[(0, "warm")]);
+    world.arrive(&[(1, "a"), (2, "a"), (3, "b")]);
+    world.done(&[0]);
+    world.end_at(0, &[1, 2, 3], false, |payload| match payload {
+        1 => Verdict::Failed {
+            payload,
+            after: None,
+        },
+        _ => Verdict::Outputs {
+            payload,
+            update: None,
+            bytes: 100,
+        },
+    });
+    let held_back = |world: &World| {
+        let held_back = world
+            .sendings
+            .iter()
+            .filter(|(_, sending)| sending.held_back);
+        held_back
+            .map(|((_, offset), _)| *offset)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!((world.sending(), held_back(&world)), (vec![2, 3], vec![2]));
+    world.held_back(2);
+    world.sent(3);
+    world.wait(RETRY_DELAY);
+    assert_eq!(world.running(), [1, 2]);
+    world.send(&[1, 2], 100);
+    assert_eq!(held_back(&world), [0_i64; 0]);
+    world.sent(1);
+    world.sent(2);
+    assert!(world.core.is_empty());
 }

@@ -321,7 +321,7 @@ impl PollLoop {
                     let observer = self.observer.as_deref();
                     self.slots.passed_over(&at, payload, observer, &self.member);
                 }
-                Command::Send(sending) => self.send_outputs(sending),
+                Command::Send(sending) => self.send_outputs(sending, now),
                 Command::WriteDeadLetter(letter) => self.write_letter(letter),
                 Command::StateLost {
                     slot,

@@ -8,7 +8,7 @@ use keyway_core::{Sending, Sent, Timestamp};
 use super::PollLoop;
 use crate::kafka::ClientError;
 use crate::record::Message;
-use crate::writer::Job;
+use crate::writer::{HELD_BACK, Job, fail_attempt};
 
 /// The way to the writer.
 pub(crate) struct Writes {
@@ -18,7 +18,12 @@ pub(crate) struct Writes {
 }
 
 impl PollLoop {
-    pub(super) fn send_outputs(&self, sending: Sending<Message>) {
+    pub(super) fn send_outputs(&mut self, sending: Sending<Message>, now: Timestamp) {
+        if sending.held_back {
+            let observer = self.observer.as_deref();
+            let sending = fail_attempt(sending, HELD_BACK, &self.member, observer);
+            return self.core.outputs_not_sent(sending, now);
+        }
         // The writer ends only after this thread.
         let _ = self.writes.jobs.send(Job::outputs(sending));
     }

@@ -28,6 +28,7 @@ use crate::riders::{self, Guard, Texts};
 use crate::settings::{Settings, StartAt};
 use crate::stop::{Report, StopReason};
 use crate::workers::{InlineWorkers, Reports, RouteContext, Wake, reports};
+use crate::writer::{HELD_BACK, fail_attempt};
 
 /// The seed of the lanes' hashes: any, and always the same.
 const SEED: u64 = 0x6b65_7977_6179;
@@ -448,25 +449,25 @@ impl Life {
     /// The broker takes outputs, unless the test says that they can't be sent.
     fn send(&mut self, log: &mut Log, sending: Sending<Message>) {
         let now = self.now();
+        let observer = Some(&*self.scribe as &dyn Observer);
+        if sending.held_back {
+            let sending = fail_attempt(sending, HELD_BACK, &self.member, observer);
+            return self.core.outputs_not_sent(sending, now);
+        }
+        if log.refuses_outputs {
+            let sending = fail_attempt(sending, "the test refuses outputs", &self.member, observer);
+            return self.core.outputs_failed(sending, now);
+        }
         let Sending {
             at,
             payload,
             update,
             bytes,
+            ..
         } = sending;
         let outputs = payload.take_outputs();
-        let record = Record::new(payload, &at, 0, Arc::clone(&self.member));
-        if log.refuses_outputs {
-            self.scribe.failed(&record, "the test refuses outputs");
-            let sending = Sending {
-                at,
-                payload: record.into_parts().0,
-                update,
-                bytes,
-            };
-            return self.core.outputs_failed(sending, now);
-        }
         log.outputs.extend(outputs.iter().map(TestOutput::of));
+        let record = Record::new(payload, &at, 0, Arc::clone(&self.member));
         self.scribe.done(&record);
         self.core
             .outputs_acknowledged(Sent { at, update, bytes }, now);

@@ -53,7 +53,8 @@ const LOOK_FOR_TOPIC: Duration = Duration::from_millis(250);
 const TOPIC_ANSWER: Duration = Duration::from_secs(1);
 
 /// Why outputs were not sent which nothing was wrong with.
-const HELD_BACK: &str = "the outputs of the record before it in its batch could not be sent, and its own come after those";
+pub(crate) const HELD_BACK: &str =
+    "the record before it in its batch runs again, and its outputs come after that one's";
 
 /// What the thread works with.
 pub(crate) struct Writer {
@@ -325,6 +326,7 @@ impl Writer {
             payload,
             update,
             bytes,
+            ..
         } = sending;
         self.tell(&at, payload, |observer, record| observer.done(record));
         self.acknowledged.push(Sent { at, update, bytes });
@@ -345,17 +347,8 @@ impl Writer {
         }
     }
 
-    /// Tells that an attempt has failed.
-    fn failed(&self, mut sending: Sending<Message>, error: &str) -> Sending<Message> {
-        let at = sending.at;
-        let payload = self.tell(&at, sending.payload, |observer, record| {
-            observer.failed(record, error);
-        });
-        sending.payload = match self.member.keeps_failures() {
-            true => payload.with_failure(self.member.clock().wall_millis(), error),
-            false => payload,
-        };
-        sending
+    fn failed(&self, sending: Sending<Message>, error: &str) -> Sending<Message> {
+        fail_attempt(sending, error, &self.member, self.observer.as_deref())
     }
 
     fn letter_written(&self, letter: DeadLetter<Message>) {
@@ -364,19 +357,8 @@ impl Writer {
         self.inbox.send(Inbound::LetterWritten(at));
     }
 
-    /// Tells the observer of a record, and gives it back.
-    fn tell(
-        &self,
-        at: &TaskRef,
-        payload: Message,
-        what: impl FnOnce(&dyn Observer, &Record),
-    ) -> Message {
-        let Some(observer) = self.observer.as_deref() else {
-            return payload;
-        };
-        let record = Record::new(payload, at, 0, Arc::clone(&self.member));
-        guarded(|| what(observer, &record));
-        record.into_parts().0
+    fn tell(&self, at: &TaskRef, payload: Message, what: impl FnOnce(&dyn Observer, &Record)) {
+        tell(self.observer.as_deref(), at, payload, &self.member, what);
     }
 
     fn tell_acknowledged(&mut self) {
@@ -385,4 +367,40 @@ impl Writer {
             self.inbox.send(Inbound::OutputsAcknowledged(acknowledged));
         }
     }
+}
+
+/// Tells that an attempt has failed, and notes it with its record.
+pub(crate) fn fail_attempt(
+    sending: Sending<Message>,
+    error: &str,
+    member: &Arc<Member>,
+    observer: Option<&dyn Observer>,
+) -> Sending<Message> {
+    let at = &sending.at;
+    let payload = tell(observer, at, sending.payload, member, |observer, record| {
+        observer.failed(record, error);
+    });
+    Sending {
+        payload: match member.keeps_failures() {
+            true => payload.with_failure(member.clock().wall_millis(), error),
+            false => payload,
+        },
+        ..sending
+    }
+}
+
+/// Tells the observer of a record, and gives it back.
+fn tell(
+    observer: Option<&dyn Observer>,
+    at: &TaskRef,
+    payload: Message,
+    member: &Arc<Member>,
+    what: impl FnOnce(&dyn Observer, &Record),
+) -> Message {
+    let Some(observer) = observer else {
+        return payload;
+    };
+    let record = Record::new(payload, at, 0, Arc::clone(member));
+    guarded(|| what(observer, &record));
+    record.into_parts().0
 }

@@ -35,6 +35,10 @@ pub(crate) struct Assignment {
     pub(crate) out: BTreeSet<i64>,
     /// No further attempt at them is made: they go to the dead-letter topic.
     pub(crate) buried: BTreeSet<i64>,
+    /// Their outputs are being sent.
+    pub(crate) sending: BTreeSet<i64>,
+    /// The last record of each lane whose outputs were written.
+    pub(crate) last_sent: BTreeMap<Lane, i64>,
     /// Their dead letters are being written.
     pub(crate) letters: BTreeSet<i64>,
     /// Held by the gate.
@@ -63,6 +67,8 @@ impl Assignment {
             finished: BTreeSet::new(),
             out: BTreeSet::new(),
             buried: BTreeSet::new(),
+            sending: BTreeSet::new(),
+            last_sent: BTreeMap::new(),
             letters: BTreeSet::new(),
             held: BTreeSet::new(),
             retries: BTreeMap::new(),
@@ -113,7 +119,7 @@ impl Assignment {
     /// Records that count in the buffers.
     pub(crate) fn buffered(&self) -> usize {
         if self.revoking {
-            self.out.len() + self.letters.len()
+            self.out.len() + self.sending.len() + self.letters.len()
         } else {
             self.incomplete.len()
         }

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use keyway_core::{
-    CircuitState, CommitPlan, Core, DeadLetter, LaneNames, Leases, PartitionSlot, Shape, Timestamp,
-    WorkerIndex,
+    CircuitState, CommitPlan, Core, DeadLetter, LaneNames, Leases, PartitionSlot, Sending, Shape,
+    Timestamp, WorkerIndex,
 };
 
 use crate::assignment::Assignment;
@@ -97,6 +97,8 @@ pub(crate) struct Member {
     pub(crate) request: Option<Request>,
     /// Tasks handed over and not reported.
     pub(crate) out: usize,
+    /// Outputs that are being sent, those of a lane in their order.
+    pub(crate) sendings: Vec<Sending<Payload>>,
     /// Dead letters that are being written.
     pub(crate) letters: Vec<DeadLetter<Payload>>,
     /// Starts that the limit leaves, where one is set.
@@ -149,6 +151,7 @@ impl Member {
             circuits: vec![CircuitState::Closed; scenario.core.routes.len()],
             request: None,
             out: 0,
+            sendings: Vec::new(),
             letters: Vec::new(),
             starts_left: None,
             let_through,

@@ -23,9 +23,12 @@ pub(crate) struct Rates {
     pub(crate) stop: u32,
     pub(crate) dead_letter: u32,
     pub(crate) give_up: u32,
+    pub(crate) outputs: u32,
+    /// Outputs that can't be sent.
+    pub(crate) send_fails: u32,
     /// Dead letters that can't be written.
     pub(crate) letter_fails: u32,
-    /// Dead letters that are written though their writer says that they failed.
+    /// Outputs and dead letters that are written though their writer says that they failed.
     pub(crate) letter_ambiguous: u32,
     pub(crate) batch_fails_whole: u32,
     pub(crate) commit_repeat: u32,
@@ -228,6 +231,7 @@ fn draw_buffers(rng: &mut Rng) -> BufferConfig {
         partition_bytes: if rng.chance(300) { 40 } else { 1 << 20 },
         total_records: total,
         total_bytes: if rng.chance(200) { 100 } else { 1 << 20 },
+        output_bytes: rng.pick(&[25, 60, 1 << 20]),
     }
 }
 
@@ -254,6 +258,8 @@ fn draw_rates(rng: &mut Rng) -> Rates {
         stop: rng.pick(&[0, 0, 5]),
         dead_letter: rng.pick(&[0, 0, 30]),
         give_up: rng.pick(&[0, 0, 30]),
+        outputs: rng.pick(&[0, 0, 300, 900]),
+        send_fails: rng.pick(&[0, 100, 400]),
         letter_fails: rng.pick(&[0, 200, 600]),
         letter_ambiguous: rng.pick(&[0, 200]),
         batch_fails_whole: rng.pick(&[0, 100, 400]),

@@ -20,8 +20,14 @@ pub(crate) fn total(member: &Member, scenario: &Scenario) -> Check {
     };
     let buffered: usize = current().map(Assignment::buffered).sum();
     let out: usize = current().map(|assignment| assignment.out.len()).sum();
-    let letters: usize = current().map(|assignment| assignment.letters.len()).sum();
-    let of_ended = member.out - out + member.letters.len() - letters;
+    let written = |assignment: &Assignment| assignment.letters.len() + assignment.sending.len();
+    let written: usize = current().map(written).sum();
+    let of_ended = member.out - out + member.letters.len() + member.sendings.len() - written;
+    let bytes: usize = member.sendings.iter().map(|s| s.bytes as usize).sum();
+    ensure(member.core.output_bytes() == bytes, "buffers", || {
+        let counted = member.core.output_bytes();
+        format!("the core counts {counted} bytes of outputs, there are {bytes}")
+    })?;
     let expected = (buffered + of_ended, member.out);
     ensure(member.core.load() == expected, "buffers", || {
         format!(
@@ -50,6 +56,7 @@ pub(crate) fn of_partition(
         assignment
             .out
             .union(&assignment.letters)
+            .chain(&assignment.sending)
             .filter_map(|offset| assignment.bytes.get(offset))
             .sum()
     } else {
@@ -60,6 +67,7 @@ pub(crate) fn of_partition(
         bytes as usize,
         assignment.out.len(),
         assignment.letters.len(),
+        assignment.sending.len(),
         paused,
     );
     let counted = (
@@ -67,11 +75,12 @@ pub(crate) fn of_partition(
         status.buffered_bytes,
         status.running,
         status.letters_out,
+        status.sends_out,
         status.paused || status.paused_by_user,
     );
     ensure(counted == expected, "buffers", || {
         format!(
-            "{} counts {counted:?} (records, bytes, running, letters, paused), there are {expected:?}",
+            "{} counts {counted:?} (records, bytes, running, letters, sending, paused), there are {expected:?}",
             status.slot
         )
     })?;

@@ -38,6 +38,9 @@ pub(crate) fn task(member: &Member, task: &Task<Payload>, now: Timestamp) -> Che
     if assignment.out.contains(&offset) {
         return wrong("twice");
     }
+    if assignment.sending.contains(&offset) {
+        return wrong("while its outputs are being sent");
+    }
     if assignment.letters.contains(&offset) {
         return wrong("while its dead letter is being written");
     }

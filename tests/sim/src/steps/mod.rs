@@ -5,6 +5,7 @@ pub(crate) mod fetch;
 pub(crate) mod group;
 mod letters;
 mod log;
+mod outputs;
 mod pump;
 mod time;
 mod work;
@@ -44,6 +45,9 @@ pub(crate) enum Step {
     TakeBack(usize, usize),
     Resize(usize, usize),
 
+    AcknowledgeOutputs(usize, usize),
+    FailOutputs(usize, usize),
+
     WriteLetter(usize, usize),
     FailLetter(usize, usize),
 
@@ -63,6 +67,7 @@ pub(crate) fn enabled(world: &World, into: &mut Vec<(Step, u32)>) {
     group::enabled(world, into);
     fetch::enabled(world, into);
     work::enabled(world, into);
+    outputs::enabled(world, into);
     letters::enabled(world, into);
     commit::enabled(world, into);
     time::enabled(world, into);
@@ -102,6 +107,8 @@ pub(crate) fn take(world: &mut World, step: Step) -> Check {
         Step::Report(m, r) => work::report(world, m, r),
         Step::TakeBack(m, r) => work::take_back(world, m, r),
         Step::Resize(m, route) => work::resize(world, m, route),
+        Step::AcknowledgeOutputs(m, i) => outputs::acknowledge(world, m, i),
+        Step::FailOutputs(m, i) => outputs::fail(world, m, i),
         Step::WriteLetter(m, i) => letters::write(world, m, i),
         Step::FailLetter(m, i) => letters::fail(world, m, i),
         Step::Send(m) => commit::send(world, m),

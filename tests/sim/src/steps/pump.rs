@@ -61,6 +61,7 @@ pub(super) fn pump(world: &mut World, index: usize) -> Check {
                 })?;
                 world.coverage.note(Event::PassedOver);
             }
+            Command::Send(sending) => super::outputs::ask(world, index, sending)?,
             Command::WriteDeadLetter(letter) => super::letters::ask(world, index, letter)?,
             Command::Stop(_) => {
                 world.coverage.note(Event::StopAsked);

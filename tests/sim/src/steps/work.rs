@@ -138,6 +138,7 @@ fn of_partition(started: &[(keyway_core::TaskRef, Payload)], slot: PartitionSlot
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Done,
+    Outputs(u32),
     Skipped,
     Failed(Option<Duration>),
     GiveUp,
@@ -197,6 +198,9 @@ fn draw_end(world: &mut World) -> End {
     } else if world.rng.chance(rates.give_up) {
         world.coverage.note(Event::GivenUp);
         End::GiveUp
+    } else if world.rng.chance(rates.outputs) {
+        world.coverage.note(Event::OutputsAsked);
+        End::Outputs(world.rng.pick(&[1, 10, 30]))
     } else if world.rng.chance(rates.skip) {
         world.coverage.note(Event::Skipped);
         End::Skipped
@@ -238,6 +242,11 @@ fn result(Task { at, payload }: Task<Payload>, end: End, riders: RiderSource) ->
             Verdict::DoneWith(Update::new(at.offset.get()))
         }
         End::Done => Verdict::Done,
+        End::Outputs(bytes) => Verdict::Outputs {
+            payload,
+            update: (riders == RiderSource::State).then(|| Update::new(at.offset.get())),
+            bytes,
+        },
         End::Skipped => Verdict::Skipped,
         End::Failed(after) => Verdict::Failed { payload, after },
         End::GiveUp => Verdict::GiveUp { payload },
@@ -253,6 +262,7 @@ fn result(Task { at, payload }: Task<Payload>, end: End, riders: RiderSource) ->
 /// What a report says of a record.
 enum Said {
     Complete { updates: bool },
+    Outputs,
     Unstarted,
     Failed { after: Option<Duration> },
     GivenUp,
@@ -265,6 +275,7 @@ impl Said {
         match verdict {
             Verdict::Done | Verdict::Skipped => Said::Complete { updates: false },
             Verdict::DoneWith(_) => Said::Complete { updates: true },
+            Verdict::Outputs { .. } => Said::Outputs,
             Verdict::Returned { .. } => Said::Unstarted,
             Verdict::Failed { after, .. } => Said::Failed { after: *after },
             Verdict::GiveUp { .. } => Said::GivenUp,
@@ -318,7 +329,9 @@ impl World {
                 continue;
             }
             for (offset, (spent, due)) in &mut assignment.retries {
-                let waits = !assignment.out.contains(offset) && *due != Timestamp::NEVER;
+                let is_away =
+                    assignment.out.contains(offset) || assignment.sending.contains(offset);
+                let waits = !is_away && *due != Timestamp::NEVER;
                 if waits && assignment.incomplete.contains(offset) && *spent > 0 {
                     *spent -= 1;
                     member.starts_left = match *spent {
@@ -358,7 +371,7 @@ impl World {
                     assignment.complete(offset);
                     continue;
                 }
-                Said::Unstarted => continue,
+                Said::Outputs | Said::Unstarted => continue,
                 Said::Failed { .. } if is_blamed && policy.is_last(at.attempt) && !forgiven => {
                     let past = &mut self.history.pasts[at.slot.index()];
                     give_up(policy.exhausted, offset, assignment, past)
@@ -392,7 +405,7 @@ impl World {
 }
 
 /// No further attempt is made. Answers when there is one all the same: never.
-fn give_up(
+pub(super) fn give_up(
     exhausted: Exhausted,
     offset: i64,
     assignment: &mut Assignment,
