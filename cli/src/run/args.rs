@@ -63,6 +63,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TOPIC", requires = "retry")]
     pub(super) dead_letter: Option<String>,
 
+    /// Send each record that the handler is through with to this topic, with its key, value, headers and timestamp; it is
+    /// complete when the broker has acknowledged that, and what can't be sent is a failed attempt
+    #[arg(long, value_name = "TOPIC")]
+    pub(super) output: Option<String>,
+
     /// Start at most N records a second, all partitions together
     #[arg(long, value_name = "N/s", value_parser = units::rate)]
     pub(super) rate: Option<Rate>,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use keyway::{Outcome, Record, Route};
+use keyway::{Outcome, Output, Record, Route};
 
 use super::args::Args;
 use crate::units;
@@ -39,7 +39,7 @@ impl HandlerKind {
     }
 }
 
-/// Counts what is inside handlers, and the bytes of what left them done.
+/// Counts what is inside handlers, and the bytes of what is complete.
 #[derive(Debug, Default)]
 pub(super) struct Gauge {
     inside: AtomicU64,
@@ -73,16 +73,15 @@ impl Gauge {
         self.most.load(Ordering::Relaxed)
     }
 
-    /// Bytes of keys and values of the records that were done, which is what librdkafka's `rxbytes` counts.
+    /// Notes a record that is complete: done, sent on, skipped, or a dead letter.
+    pub(super) fn done(&self, record: &Record) {
+        let bytes = record.size() as u64;
+        self.done_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes of keys and values of these records, which is what librdkafka's `rxbytes` counts.
     pub(super) fn done_bytes(&self) -> u64 {
         self.done_bytes.load(Ordering::Relaxed)
-    }
-}
-
-impl Inside<'_> {
-    fn done(&self, record: &Record) {
-        let bytes = record.size() as u64;
-        self.gauge.done_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 }
 
@@ -92,17 +91,47 @@ impl Drop for Inside<'_> {
     }
 }
 
+/// What becomes of a record that the handler is through with.
+#[derive(Clone)]
+struct Finish {
+    output: Option<Arc<str>>,
+}
+
+impl Finish {
+    /// Done; sent on where --output says so.
+    fn of(&self, record: &Record) -> Outcome {
+        let Some(topic) = &self.output else {
+            return Outcome::Done;
+        };
+        match Output::copy_of(record, Arc::clone(topic)) {
+            Ok(output) => output.into(),
+            // No further attempt would read them.
+            Err(unreadable) => Outcome::GiveUp(unreadable.to_string().into()),
+        }
+    }
+
+    fn of_all(&self, records: &[Record]) -> Vec<Outcome> {
+        records.iter().map(|record| self.of(record)).collect()
+    }
+}
+
 /// The route of the chosen handler.
 pub(super) fn route(args: &Args, gauge: &Arc<Gauge>) -> Route {
     let gauge = Arc::clone(gauge);
+    let finish = Finish {
+        output: args.output.as_deref().map(Arc::from),
+    };
     let route = match args.handler {
-        HandlerKind::Noop => on_threads(args.batch, gauge, || true),
+        HandlerKind::Noop => on_threads(args.batch, gauge, move |record| finish.of(record)),
         HandlerKind::Fail(share) => {
             let chance = Chance::new(share);
-            on_threads(args.batch, gauge, move || !chance.take())
+            on_threads(args.batch, gauge, move |record| match chance.take() {
+                true => Outcome::Failed("as --handler fail:P asks".into()),
+                false => finish.of(record),
+            })
         }
-        HandlerKind::Spin(time) => on_cores(args.batch, gauge, time),
-        HandlerKind::Sleep(time) => on_timers(args.batch, gauge, time),
+        HandlerKind::Spin(time) => on_cores(args.batch, gauge, time, finish),
+        HandlerKind::Sleep(time) => on_timers(args.batch, gauge, time, finish),
     };
     route.concurrency(match args.handler {
         // What never waits gains nothing from more threads than there are cores.
@@ -119,39 +148,33 @@ fn cores() -> u32 {
 fn on_threads(
     batch: Option<usize>,
     gauge: Arc<Gauge>,
-    succeeds: impl Fn() -> bool + Send + Sync + 'static,
+    decide: impl Fn(&Record) -> Outcome + Send + Sync + 'static,
 ) -> Route {
-    let decide = move |inside: &Inside<'_>, record: &Record| {
-        if succeeds() {
-            inside.done(record);
-            Outcome::Done
-        } else {
-            Outcome::Failed("as --handler fail:P asks".into())
-        }
-    };
     match batch {
-        None => Route::handler(move |record: &Record| decide(&gauge.enter(1), record)),
+        None => Route::handler(move |record: &Record| {
+            let _inside = gauge.enter(1);
+            decide(record)
+        }),
         Some(most) => Route::batch_handler(move |records: Vec<Record>| {
-            let inside = gauge.enter(records.len() as u64);
-            let outcomes = records.iter().map(|record| decide(&inside, record));
-            outcomes.collect::<Vec<Outcome>>()
+            let _inside = gauge.enter(records.len() as u64);
+            records.iter().map(&decide).collect::<Vec<Outcome>>()
         })
         .batch_max(most),
     }
 }
 
 /// A handler that keeps a core busy for `time` each call.
-fn on_cores(batch: Option<usize>, gauge: Arc<Gauge>, time: Duration) -> Route {
+fn on_cores(batch: Option<usize>, gauge: Arc<Gauge>, time: Duration, finish: Finish) -> Route {
     match batch {
         None => Route::cpu_handler(move |record: &Record| {
-            let inside = gauge.enter(1);
+            let _inside = gauge.enter(1);
             spin(time);
-            inside.done(record);
+            finish.of(record)
         }),
         Some(most) => Route::cpu_batch_handler(move |records: Vec<Record>| {
-            let inside = gauge.enter(records.len() as u64);
+            let _inside = gauge.enter(records.len() as u64);
             spin(time);
-            records.iter().for_each(|record| inside.done(record));
+            finish.of_all(&records)
         })
         .batch_max(most),
     }
@@ -165,22 +188,22 @@ fn spin(time: Duration) {
 }
 
 /// A handler that waits for `time` each call, without a thread.
-fn on_timers(batch: Option<usize>, gauge: Arc<Gauge>, time: Duration) -> Route {
+fn on_timers(batch: Option<usize>, gauge: Arc<Gauge>, time: Duration, finish: Finish) -> Route {
     match batch {
         None => Route::async_handler(move |record: Record| {
-            let gauge = Arc::clone(&gauge);
+            let (gauge, finish) = (Arc::clone(&gauge), finish.clone());
             async move {
-                let inside = gauge.enter(1);
+                let _inside = gauge.enter(1);
                 tokio::time::sleep(time).await;
-                inside.done(&record);
+                finish.of(&record)
             }
         }),
         Some(most) => Route::async_batch_handler(move |records: Vec<Record>| {
-            let gauge = Arc::clone(&gauge);
+            let (gauge, finish) = (Arc::clone(&gauge), finish.clone());
             async move {
-                let inside = gauge.enter(records.len() as u64);
+                let _inside = gauge.enter(records.len() as u64);
                 tokio::time::sleep(time).await;
-                records.iter().for_each(|record| inside.done(record));
+                finish.of_all(&records)
             }
         })
         .batch_max(most),

@@ -11,6 +11,7 @@ mod config;
 mod events;
 mod generate;
 mod handlers;
+mod observe;
 mod progress;
 mod signals;
 mod summary;
@@ -26,6 +27,7 @@ use args::Ordering;
 use events::EventLog;
 use generate::MockWorld;
 use handlers::Gauge;
+use observe::Told;
 use progress::Progress;
 use watch::Watch;
 
@@ -71,11 +73,11 @@ fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     if let Some(rate) = args.rate {
         builder = builder.rate(rate);
     }
-    let mut fault = None;
-    if let Some(events) = events {
-        fault = Some(events.fault());
-        builder = builder.observer(events);
-    }
+    let fault = events.as_ref().map(EventLog::fault);
+    builder = builder.observer(Told {
+        gauge: Arc::clone(&gauge),
+        events,
+    });
     if let Some(rider) = args.rider_hex.clone() {
         builder = builder.rider(move |_| Some(rider.as_slice().to_vec()));
     }

@@ -64,7 +64,7 @@ pub use errors::{ClientError, DeniedWhat, ErrorCode};
 pub(crate) use group::{CommitAnswer, CommitOffset, Committed, GroupClient, LogRange, NotSent};
 pub use mock::{MockBroker, MockError, MockFault, MockRequest};
 pub(crate) use native::{Description, NativeRecord, Outgoing, RawHeader};
-pub(crate) use producer::{Producer, ProducerEvent, ProducerTokens};
+pub(crate) use producer::{NotWritten, Producer, ProducerEvent, ProducerTokens};
 pub(crate) use record::{PartitionToken, RecordParts, Timestamp};
 pub(crate) use source::{Source, SourceConfig, SourceEvent, Start};
 pub use token::OauthToken;

@@ -31,10 +31,19 @@ pub(crate) enum ProducerEvent {
     /// What became of a message with this number.
     Delivered {
         number: u64,
-        result: Result<(), ClientError>,
+        result: Result<(), NotWritten>,
     },
     /// A token is asked for.
     TokenRefresh,
+}
+
+/// Why a message was not written.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{topic}: {error}")]
+pub(crate) struct NotWritten {
+    pub(crate) error: ClientError,
+    /// Where it was to go; empty where librdkafka does not say.
+    pub(crate) topic: String,
 }
 
 /// Most that is taken before it is looked at.
@@ -59,10 +68,10 @@ impl Producer {
     ///
     /// # Errors
     /// When it is not taken; then no report comes.
-    pub(crate) fn produce(&self, message: &Outgoing<'_>, number: u64) -> Result<(), ClientError> {
+    pub(crate) fn produce(&self, message: &Outgoing<'_>, number: u64) -> Result<(), NotWritten> {
         self.native
             .produce(message, number)
-            .map_err(|failure| self.reason(failure, Some(message.topic)))
+            .map_err(|failure| self.reason(failure, message.topic.to_owned()))
     }
 
     /// Waits at most `timeout` for something to happen, and takes all that has.
@@ -77,8 +86,9 @@ impl Producer {
             .filter_map(|said| match said {
                 Said::Delivered { number, result } => Some(ProducerEvent::Delivered {
                     number,
-                    result: result
-                        .map_err(|failed| self.reason(failed.failure, failed.topic.as_deref())),
+                    result: result.map_err(|failed| {
+                        self.reason(failed.failure, failed.topic.unwrap_or_default())
+                    }),
                 }),
                 Said::Error(failure) => {
                     // What it means for a message that message's own report says.
@@ -91,9 +101,11 @@ impl Producer {
     }
 
     /// After a fatal error whatever is not sent fails for that, whatever its own report says.
-    fn reason(&self, failure: Failure, topic: Option<&str>) -> ClientError {
-        self.fatal()
-            .unwrap_or_else(|| ClientError::about(failure, topic))
+    fn reason(&self, failure: Failure, topic: String) -> NotWritten {
+        let error = self
+            .fatal()
+            .unwrap_or_else(|| ClientError::about(failure, Some(&topic)));
+        NotWritten { error, topic }
     }
 
     /// Asks the cluster for a topic that was missing. What comes of it the next message shows.

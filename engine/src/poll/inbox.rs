@@ -9,7 +9,7 @@ use keyway_core::{CommitFinished, DeadLetter, Sending, Sent, TaskRef};
 use super::look::Identified;
 use super::pauses::Which;
 use super::restore::RestoreAnswer;
-use crate::kafka::ClientError;
+use crate::kafka::{ClientError, NotWritten};
 use crate::limits::Change;
 use crate::record::Message;
 use crate::stop::CommitError;
@@ -40,7 +40,7 @@ pub(crate) enum Inbound {
     /// Outputs of a record could not be sent.
     OutputsFailed {
         sending: Sending<Message>,
-        error: ClientError,
+        failure: NotWritten,
     },
     /// Outputs of a record were not sent, since those before it in its lane could not be.
     OutputsNotSent(Sending<Message>),

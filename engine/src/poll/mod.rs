@@ -214,8 +214,8 @@ impl PollLoop {
                 Inbound::OutputsAcknowledged(acknowledged) => {
                     self.outputs_acknowledged(acknowledged, now);
                 }
-                Inbound::OutputsFailed { sending, error } => {
-                    self.outputs_failed(sending, error, now);
+                Inbound::OutputsFailed { sending, failure } => {
+                    self.outputs_failed(sending, failure, now);
                 }
                 Inbound::OutputsNotSent(sending) => self.core.outputs_not_sent(sending, now),
                 Inbound::LetterWritten(at) => self.letter_written(at, now),

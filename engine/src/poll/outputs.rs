@@ -6,7 +6,7 @@ use crossbeam_channel::Sender;
 use keyway_core::{Sending, Sent, Timestamp};
 
 use super::PollLoop;
-use crate::kafka::ClientError;
+use crate::kafka::NotWritten;
 use crate::record::Message;
 use crate::writer::{HELD_BACK, Job, fail_attempt};
 
@@ -38,15 +38,17 @@ impl PollLoop {
     pub(super) fn outputs_failed(
         &mut self,
         sending: Sending<Message>,
-        error: ClientError,
+        failure: NotWritten,
         now: Timestamp,
     ) {
+        let NotWritten { error, topic } = failure;
         let number = error.code().map_or(0, |code| code.number);
         if self.state.repeats.say(number, now) {
             tracing::warn!(
                 partition = %self.slots.partition(sending.at.slot),
                 offset = %sending.at.offset,
                 attempt = sending.at.attempt,
+                topic,
                 %error,
                 "outputs can't be sent: the attempt has failed"
             );

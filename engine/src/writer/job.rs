@@ -6,7 +6,7 @@ use keyway_core::{DeadLetter, Sending};
 
 use crate::context::Member;
 use crate::dead_letters::{Letter, Origin};
-use crate::kafka::{ClientError, Producer};
+use crate::kafka::{ClientError, NotWritten, Producer};
 use crate::output::Output;
 use crate::record::{Message, Record};
 
@@ -42,7 +42,7 @@ pub(super) struct Open {
     /// Of which there is no report yet.
     pub(super) messages: usize,
     /// Why one of them could not be written: the first reason.
-    pub(super) failure: Option<ClientError>,
+    pub(super) failure: Option<NotWritten>,
 }
 
 impl Job {
@@ -75,11 +75,12 @@ impl Job {
 
     /// None of its messages can be written.
     pub(super) fn refused(self, error: ClientError) -> Open {
+        let topic = self.topics().next().unwrap_or_default().to_owned();
         Open {
             job: self,
             bytes: 0,
             messages: 0,
-            failure: Some(error),
+            failure: Some(NotWritten { error, topic }),
         }
     }
 }
@@ -135,7 +136,7 @@ impl LetterJob {
 
 impl Open {
     /// Takes a report in. Says whether it was the last.
-    pub(super) fn report(&mut self, result: Result<(), ClientError>) -> bool {
+    pub(super) fn report(&mut self, result: Result<(), NotWritten>) -> bool {
         self.messages -= 1;
         if let Err(error) = result {
             self.failure.get_or_insert(error);

@@ -29,7 +29,7 @@ use self::job::Open;
 pub(crate) use self::job::{Job, LetterJob};
 use self::lanes::SendLanes;
 use crate::context::Member;
-use crate::kafka::{ClientError, DeniedWhat, Producer, ProducerEvent, ProducerTokens};
+use crate::kafka::{ClientError, DeniedWhat, NotWritten, Producer, ProducerEvent, ProducerTokens};
 use crate::observer::Observer;
 use crate::poll::{Inbound, InboxSender, TokenProvider, Tokens};
 use crate::record::{Message, Record};
@@ -251,7 +251,10 @@ impl Writer {
     fn fail_open(&mut self, reason: &ClientError) {
         (self.messages, self.bytes) = (0, 0);
         for (_, mut open) in std::mem::take(&mut self.open) {
-            open.failure.get_or_insert_with(|| reason.clone());
+            open.failure.get_or_insert_with(|| NotWritten {
+                error: reason.clone(),
+                topic: String::new(),
+            });
             self.ended(open);
         }
     }
@@ -284,7 +287,7 @@ impl Writer {
         }
     }
 
-    fn take_report(&mut self, number: u64, result: Result<(), ClientError>) {
+    fn take_report(&mut self, number: u64, result: Result<(), NotWritten>) {
         let Some(open) = self.open.get_mut(&number) else {
             return;
         };
@@ -299,22 +302,23 @@ impl Writer {
 
     fn ended(&mut self, open: Open) {
         let Open { job, failure, .. } = open;
+        let error = failure.as_ref().map(|failure| &failure.error);
         if let Some(ClientError::Denied {
             what: DeniedWhat::MissingTopic(topic),
             ..
-        }) = &failure
+        }) = error
         {
             self.missing.insert(topic.clone());
         }
         match (job, failure) {
             (Job::Outputs(job), None) => self.sent(job.sending),
-            (Job::Outputs(job), Some(error)) => self.not_sent(job.sending, error),
+            (Job::Outputs(job), Some(failure)) => self.not_sent(job.sending, failure),
             (Job::Letter(job), None) => self.letter_written(job.letter),
-            (Job::Letter(job), Some(error)) => {
+            (Job::Letter(job), Some(failure)) => {
                 self.inbox.send(Inbound::LetterFailed {
                     letter: job.letter,
                     topic: job.topic,
-                    error,
+                    error: failure.error,
                 });
             }
         }
@@ -335,11 +339,11 @@ impl Writer {
         }
     }
 
-    fn not_sent(&mut self, sending: Sending<Message>, error: ClientError) {
+    fn not_sent(&mut self, sending: Sending<Message>, failure: NotWritten) {
         let lane = sending.at.lane;
-        let text = error.to_string();
+        let text = format!("an output could not be sent to {failure}");
         let sending = self.failed(sending, &text);
-        self.inbox.send(Inbound::OutputsFailed { sending, error });
+        self.inbox.send(Inbound::OutputsFailed { sending, failure });
         let behind: Vec<_> = self.behind.failed(lane).collect();
         for sending in behind {
             let sending = self.failed(sending, HELD_BACK);

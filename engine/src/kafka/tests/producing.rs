@@ -16,7 +16,9 @@ fn reports(producer: &Producer, count: usize) -> Vec<(u64, Result<(), ClientErro
         assert!(Instant::now() < deadline, "there are {reports:?}");
         let events = producer.poll(Duration::from_millis(50));
         reports.extend(events.into_iter().filter_map(|event| match event {
-            ProducerEvent::Delivered { number, result } => Some((number, result)),
+            ProducerEvent::Delivered { number, result } => {
+                Some((number, result.map_err(|failure| failure.error)))
+            }
             ProducerEvent::TokenRefresh => None,
         }));
     }

@@ -1,0 +1,66 @@
+//! Who is told of what happens: the closing line's counters, and the event log where one is kept.
+
+use std::sync::Arc;
+
+use keyway::{Observer, Record, TopicPartition};
+
+use super::events::EventLog;
+use super::handlers::Gauge;
+
+/// Passes everything on.
+pub(super) struct Told {
+    pub(super) gauge: Arc<Gauge>,
+    pub(super) events: Option<EventLog>,
+}
+
+impl Observer for Told {
+    fn started(&self, record: &Record) {
+        if let Some(events) = &self.events {
+            events.started(record);
+        }
+    }
+
+    fn done(&self, record: &Record) {
+        self.gauge.done(record);
+        if let Some(events) = &self.events {
+            events.done(record);
+        }
+    }
+
+    fn dead(&self, record: &Record) {
+        self.gauge.done(record);
+        if let Some(events) = &self.events {
+            events.dead(record);
+        }
+    }
+
+    fn failed(&self, record: &Record, error: &str) {
+        if let Some(events) = &self.events {
+            events.failed(record, error);
+        }
+    }
+
+    fn assigned(&self, partition: &TopicPartition) {
+        if let Some(events) = &self.events {
+            events.assigned(partition);
+        }
+    }
+
+    fn revoked(&self, partition: &TopicPartition) {
+        if let Some(events) = &self.events {
+            events.revoked(partition);
+        }
+    }
+
+    fn lost(&self, partition: &TopicPartition) {
+        if let Some(events) = &self.events {
+            events.lost(partition);
+        }
+    }
+
+    fn committed(&self, partition: &TopicPartition, offset: i64, metadata: &str) {
+        if let Some(events) = &self.events {
+            events.committed(partition, offset, metadata);
+        }
+    }
+}
