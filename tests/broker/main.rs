@@ -14,6 +14,7 @@ mod identity;
 mod limit;
 mod logs;
 mod members;
+mod outputs;
 mod riders;
 mod rights;
 mod start;

@@ -23,6 +23,8 @@ pub struct Received {
     pub value: Option<Vec<u8>>,
     /// In the record's order.
     pub headers: Vec<(String, Option<Vec<u8>>)>,
+    /// Milliseconds since 1970.
+    pub timestamp: Option<i64>,
 }
 
 impl Cluster {
@@ -73,6 +75,7 @@ fn received(message: &BorrowedMessage<'_>) -> Received {
         .into_iter()
         .flat_map(|headers| headers.iter());
     Received {
+        timestamp: message.timestamp().to_millis(),
         partition: message.partition(),
         offset: message.offset(),
         key: message.key().map(<[u8]>::to_vec),
