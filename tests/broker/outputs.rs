@@ -41,7 +41,7 @@ fn a_missing_topic_holds_the_key_up_visibly_and_gets_the_outputs_when_it_is_made
     let to = out.clone();
     let engine = Keyway::builder(cluster.client())
         .group(&group)
-        .topics([topic.clone()])
+        .topics([topic])
         .start_at(StartAt::Earliest)
         .commit_interval(Duration::from_millis(100))
         .property("topic.metadata.propagation.max.ms", "500")
