@@ -111,8 +111,14 @@
 //! ```
 
 #[cfg(test)]
+mod assignment_tests;
+#[cfg(test)]
 mod circuit_tests;
+#[cfg(test)]
+mod end_tests;
 mod engine;
+#[cfg(test)]
+mod failure_tests;
 mod journal;
 #[cfg(test)]
 mod letter_tests;
@@ -127,7 +133,9 @@ mod outputs;
 #[cfg(test)]
 mod rider_tests;
 #[cfg(test)]
-mod tests;
+mod running_tests;
+#[cfg(test)]
+mod world;
 
 pub use self::engine::TestEngine;
 pub use self::journal::{Attempt, AttemptOutcome};
