@@ -37,6 +37,8 @@ fn short(builder: Builder) -> Builder {
     builder.revoke_wait(Duration::from_millis(300))
 }
 
+/// Without the end of the wait the assignment never comes; with the late result counted (`LateResultCounts`) the engine
+/// counts below zero; without settling the lane of a late result its record never runs again.
 #[test]
 fn a_revoke_waits_for_a_handler_only_so_long_and_its_late_result_has_no_effect() {
     let (world, door) = (World::filled(2), Door::default());
@@ -76,12 +78,15 @@ fn a_revoke_waits_for_a_handler_only_so_long_and_its_late_result_has_no_effect()
     run.stop();
 }
 
+/// Without the wait for it, without the commit behind it, or with what ends during a revoke not counted
+/// (`RevokeDropsCompletions`), it fails: 1 is never committed.
 #[test]
 fn a_handler_within_the_wait_is_finished_and_committed() {
     let world = World::filled(1);
     let run = world.start(|builder| {
         builder
             .revoke_wait(Duration::from_secs(20))
+            .commit_interval(Duration::from_secs(3600))
             .handler(|record: &Record| {
                 // Until it hears of the revoke, and a little longer.
                 let deadline = Instant::now() + LONG;
@@ -100,6 +105,7 @@ fn a_handler_within_the_wait_is_finished_and_committed() {
     run.stop();
 }
 
+/// Fetched on from where it was read to, and not from the base, it fails with 64 of 400.
 #[test]
 fn what_was_queued_at_a_revoke_runs_after_the_return() {
     let world = World::of(2);
@@ -124,14 +130,18 @@ fn what_was_queued_at_a_revoke_runs_after_the_return() {
     assert_eq!(distinct.len(), 400);
 }
 
+/// With a lane for each assignment (`StaleLaneIgnored`) it fails with a dozen overlaps.
 #[test]
 fn a_key_is_never_on_two_threads_however_often_its_partition_comes_back() {
-    let world = World::of(2);
+    let (world, door) = (World::of(2), Door::default());
     world.produce(200, 8);
+    let _open = OpenAtEnd(door.clone());
+    door.open();
     type Lane = (i32, Vec<u8>);
     let inside: Arc<Mutex<HashSet<Lane>>> = Arc::default();
     let overlaps = Arc::new(AtomicU32::new(0));
     let (held, counted) = (Arc::clone(&inside), Arc::clone(&overlaps));
+    let passed = door.clone();
     let run = world.start(|builder| {
         builder
             .revoke_wait(Duration::from_millis(20))
@@ -140,14 +150,21 @@ fn a_key_is_never_on_two_threads_however_often_its_partition_comes_back() {
                 if !held.lock().expect("no panic").insert(lane.clone()) {
                     counted.fetch_add(1, Atomic::Relaxed);
                 }
-                // Longer than the revoke waits.
-                std::thread::sleep(Duration::from_millis(60));
+                std::thread::sleep(Duration::from_millis(20));
+                passed.pass();
                 held.lock().expect("no panic").remove(&lane);
             })
     });
-    run.until_done(10);
-    for _ in 0..4 {
+    for round in 1..=3 {
+        run.until_done(10 * round);
+        door.close();
+        // Until the partitions are back, and their keys with them.
         rebalance(&world, &run);
+        run.until_status("lanes that wait for the old attempts", |status| {
+            let waiting: usize = status.partitions.iter().map(|part| part.stale_lanes).sum();
+            waiting > 0 || overlaps.load(Atomic::Relaxed) > 0
+        });
+        door.open();
     }
     run.until_status("all complete", |status| {
         status.partitions.len() == 2

@@ -416,6 +416,10 @@ impl Door {
         *self.0.0.lock().expect("no panic") = true;
         self.0.1.notify_all();
     }
+
+    pub(crate) fn close(&self) {
+        *self.0.0.lock().expect("no panic") = false;
+    }
 }
 
 /// Opens the door when a test ends, however it ends, so that no handler is left standing there.
