@@ -23,25 +23,42 @@ use std::time::Duration;
 use keyway::testing::{MockFault, MockRequest};
 use keyway::{CommitMode, Outcome, Record, Status, StopReason};
 
-use crate::world::{Door, LONG, World};
+use crate::world::{Door, LONG, Run, World};
 
 /// Ten records, whose commits meet these faults; in the end all is committed and nothing runs again.
 #[track_caller]
 fn survives(faults: &[MockFault]) {
-    let world = World::filled(10);
-    let door = Door::default();
-    let passed = door.clone();
-    let run = world.start(|builder| {
-        builder
-            .commit_timeout(Duration::from_secs(2))
-            .handler(move |_: &Record| passed.pass())
-    });
-    // The first position is committed; the faults meet what comes after.
-    keyway_tests::wait::until("the first commit", LONG, || world.committed(0));
+    let (world, door) = (World::filled(10), Door::default());
+    let run = first_position(&world, &door, Duration::from_secs(2));
     world
         .broker
         .fail_requests(MockRequest::OffsetCommit, faults);
     door.open();
+    ends_clean(&world, run);
+}
+
+/// An engine whose first position is committed, and whose ten records wait at the door.
+fn first_position(world: &World, door: &Door, commit_timeout: Duration) -> Run {
+    let passed = door.clone();
+    let run = world.start(|builder| {
+        builder
+            .commit_timeout(commit_timeout)
+            .handler(move |_: &Record| passed.pass())
+    });
+    keyway_tests::wait::until("the first commit", LONG, || world.committed(0));
+    run
+}
+
+/// Waits until commits have had no success for so long.
+fn until_uncommitted_for(run: &Run, time: Duration) {
+    run.until_status("what is not acknowledged", |status| {
+        let mut parts = status.partitions.iter();
+        parts.any(|part| part.uncommitted && part.uncommitted_for > Some(time))
+    });
+}
+
+#[track_caller]
+fn ends_clean(world: &World, run: Run) {
     run.until_done(10);
     world.until_committed(10);
     run.until_status("a clean partition", |status| {
@@ -64,6 +81,7 @@ fn survives(faults: &[MockFault]) {
     assert_eq!(seen.started(), [10], "nothing runs again");
 }
 
+/// Taken for stored (`RefusalForgotten`) it fails: 10 is never committed.
 #[test]
 fn a_commit_refused_during_a_rebalance_is_made_again() {
     survives(&[MockFault::RebalanceInProgress; 3]);
@@ -80,27 +98,40 @@ fn a_commit_refused_by_one_who_does_not_coordinate_is_made_again() {
     ]);
 }
 
-/// Told as the end of the generation it is not made again before the next rebalance, which never comes.
+/// Taken for stored (`RefusalForgotten`) it fails: 10 is never committed.
 #[test]
 fn a_commit_under_an_epoch_that_was_raised_is_made_again() {
     survives(&[MockFault::StaleMember; 3]);
 }
 
+/// Taken for stored (`RefusalForgotten`) it fails: 10 is never committed.
 #[test]
 fn a_commit_refused_for_a_reason_nobody_foresaw_is_made_again() {
     survives(&[MockFault::Unknown; 3]);
 }
 
+/// The client repeats such a commit twice by itself. Taken for stored (`AmbiguousIsStored`) it fails after that: it
+/// does not show any more, and is never made.
 #[test]
 fn a_commit_without_an_answer_counts_as_neither_made_nor_failed() {
-    survives(&[MockFault::Disconnect; 2]);
+    let (world, door) = (World::filled(10), Door::default());
+    let run = first_position(&world, &door, Duration::from_millis(500));
+    world
+        .broker
+        .fail_requests(MockRequest::OffsetCommit, &[MockFault::Disconnect; 1_000]);
+    door.open();
+    until_uncommitted_for(&run, Duration::from_secs(2));
+    world.broker.clear_faults(MockRequest::OffsetCommit);
+    ends_clean(&world, run);
 }
 
+/// With a loss that nobody answers to the client it fails: 10 is never committed.
 #[test]
 fn a_commit_under_an_old_generation_is_made_again_once_there_is_a_new_one() {
     survives(&[MockFault::IllegalGeneration]);
 }
 
+/// With a loss that nobody answers to the client it waits in vain for the return.
 #[test]
 fn a_member_that_is_unknown_loses_its_partitions_and_gets_them_again() {
     let world = World::filled(10);
@@ -120,6 +151,7 @@ fn a_member_that_is_unknown_loses_its_partitions_and_gets_them_again() {
     run.stop();
 }
 
+/// With an error of the client that is fatal only noted it waits in vain for its end.
 #[test]
 fn a_member_whose_identity_was_taken_stops_with_the_reason() {
     let world = World::filled(10);
@@ -144,6 +176,7 @@ fn a_member_whose_identity_was_taken_stops_with_the_reason() {
     );
 }
 
+/// Taken for stored (`RefusalForgotten`) it fails: 10 is never committed.
 #[test]
 fn a_commit_that_is_denied_shows_and_heals() {
     for denial in [MockFault::GroupDenied, MockFault::TopicDenied] {
@@ -178,6 +211,7 @@ fn denied_and_healed(denial: MockFault) {
     run.stop();
 }
 
+/// Without what the refusal teaches (`LearnedCapIgnored`) it waits in vain for a smaller limit.
 #[test]
 fn a_smaller_limit_of_the_broker_is_learned() {
     let world = World::of(1);
@@ -225,42 +259,26 @@ fn a_smaller_limit_of_the_broker_is_learned() {
     run.stop();
 }
 
+/// Each of them is a refusal that nobody has waited for. Taken for stored (`AmbiguousIsStored`) it fails: it does not
+/// show any more, and is never made.
 #[test]
 fn an_answer_that_is_late_is_no_answer() {
-    let world = World::filled(10);
-    let door = Door::default();
-    let passed = door.clone();
-    let run = world.start(|builder| {
-        builder
-            .commit_timeout(Duration::from_millis(300))
-            .handler(move |_: &Record| passed.pass())
-    });
-    keyway_tests::wait::until("the first commit", LONG, || world.committed(0));
-    world
-        .broker
-        .set_round_trip(1, Duration::from_secs(2))
-        .expect("a broker");
+    let (world, door) = (World::filled(10), Door::default());
+    let run = first_position(&world, &door, Duration::from_millis(300));
+    world.broker.fail_requests(
+        MockRequest::OffsetCommit,
+        &[MockFault::RebalanceInProgress; 1_000],
+    );
+    let late = Duration::from_secs(1);
+    world.broker.set_round_trip(1, late).expect("a broker");
     door.open();
-    run.until_done(10);
-    run.until_status("what is not acknowledged", |status| {
-        status
-            .partitions
-            .iter()
-            .any(|partition| partition.uncommitted)
-    });
+    until_uncommitted_for(&run, 2 * late);
+    world.broker.clear_faults(MockRequest::OffsetCommit);
     world
         .broker
         .set_round_trip(1, Duration::ZERO)
         .expect("a broker");
-    run.until_status("what is", |status| {
-        status.partitions.len() == 1
-            && status
-                .partitions
-                .iter()
-                .all(|partition| !partition.uncommitted)
-    });
-    world.until_committed(10);
-    run.stop();
+    ends_clean(&world, run);
 }
 
 #[test]

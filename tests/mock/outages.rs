@@ -65,6 +65,8 @@ fn cut_off(world: &World, door: &Door) -> Run {
         builder
             .commit_timeout(Duration::from_secs(1))
             .commit_interval(Duration::from_secs(3600))
+            // A loss would end what is to be waited for.
+            .property("session.timeout.ms", "60000")
             .concurrency(1)
             .handler(move |record: &Record| {
                 if record.offset() > 4 {
