@@ -72,6 +72,7 @@ mod tests {
         Offset::new(offset).expect("not negative")
     }
 
+    /// Without the slot in the name it fails with one lane for both partitions.
     #[test]
     fn equal_keys_share_a_lane_within_a_partition_only() {
         let names = LaneNames::new(7);
@@ -82,6 +83,7 @@ mod tests {
         assert_ne!(lane(0, 1, Some(b"a".as_slice())), lane(0, 1, Some(b"b")));
     }
 
+    /// With one taken for the other it fails: two lanes for the empty key, or one for none.
     #[test]
     fn an_empty_key_is_a_key_and_no_key_is_a_lane_of_its_own() {
         let names = LaneNames::new(7);
@@ -90,6 +92,7 @@ mod tests {
         assert_ne!(lane(1, None), lane(2, None));
     }
 
+    /// With the offset in the name of a partition's lane it fails with two.
     #[test]
     fn partition_order_is_one_lane_and_unordered_is_one_for_each_record() {
         let names = LaneNames::new(7);

@@ -182,6 +182,7 @@ fn records_without_a_key_have_no_order_and_those_with_an_empty_one_do() {
     assert_eq!(world.running(), [10, 11, 12]);
 }
 
+/// Without the turn of the partitions (the first stays the first) it fails: the other has none.
 #[test]
 fn a_hot_partition_does_not_starve_another() {
     let mut world = World::with_partitions(pool(1), 2);

@@ -8,6 +8,8 @@ use keyway::{Outcome, Record};
 
 use crate::world::{Door, LONG, OpenAtEnd, World};
 
+/// Without the pause it waits for it in vain; without its end (`NeverResumed`) it fails with 6,000 of 151,000 done.
+/// That the other has its turn among what is buffered is shown in `core/tests/order.rs`.
 #[test]
 fn a_hot_partition_is_paused_and_resumed_and_starves_nobody() {
     const HOT: u64 = 150_000;
@@ -70,6 +72,7 @@ fn a_hot_partition_is_paused_and_resumed_and_starves_nobody() {
     assert_eq!(world.committed(0), Some((HOT as i64, String::new())));
 }
 
+/// With a poll as ever while it is full it fails with its reserve used up.
 #[test]
 fn an_engine_that_is_full_takes_no_more_and_goes_on_when_it_is_not() {
     let world = World::of(8);
@@ -82,11 +85,16 @@ fn an_engine_that_is_full_takes_no_more_and_goes_on_when_it_is_not() {
             .memory_budget(16 << 20)
             .handler(move |_: &Record| passed.pass())
     });
-    run.until_status("a full engine", |status| status.full);
-    let bytes = run.status().buffered_bytes;
+    // For so long that it would have gone on into its reserve.
+    run.until_status("a full engine", |status| {
+        status.full && status.oldest_running > Some(Duration::from_secs(1))
+    });
+    let status = run.status();
+    assert!(!status.reserve_used_up, "{status:?}");
+    let bytes = status.buffered_bytes;
     assert!(
-        bytes <= (8 << 20) + (1 << 20),
-        "half of the budget, and a poll: {bytes}"
+        bytes <= (3 << 20) + (1 << 20),
+        "three sixteenths of the budget, and a poll: {bytes}"
     );
     door.open();
     run.until_done(60_000);
@@ -103,6 +111,7 @@ fn scattered(number: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
+/// Without the threshold of the map it waits for the block in vain.
 #[test]
 fn one_stuck_key_holds_the_others_back_only_as_far_as_its_map_asks() {
     const RECORDS: u64 = 20_000;

@@ -105,6 +105,7 @@ fn gathered(world: &World, records: usize, limit: fn(Route) -> Route) -> Calls {
     calls
 }
 
+/// Without the bound it fails with all 300 in one.
 #[test]
 fn a_batch_is_bounded_by_records() {
     let world = hundred_bytes(300);
@@ -112,6 +113,7 @@ fn a_batch_is_bounded_by_records() {
     assert_eq!(calls.largest(), 7);
 }
 
+/// Without the bound it fails with all 60 in one.
 #[test]
 fn a_batch_is_bounded_by_bytes_and_a_larger_record_goes_alone() {
     let world = hundred_bytes(60);
@@ -122,6 +124,7 @@ fn a_batch_is_bounded_by_bytes_and_a_larger_record_goes_alone() {
     assert_eq!(alone.largest(), 1);
 }
 
+/// With as many of a lane as there are it fails with 50 in one, with one of each lane in any case with 1.
 #[test]
 fn a_batch_holds_one_record_of_a_lane_unless_told_otherwise() {
     let world = World::of(1);
@@ -142,6 +145,8 @@ fn a_batch_holds_one_record_of_a_lane_unless_told_otherwise() {
     );
 }
 
+/// Without the wait it fails with eight calls; without the look whether it is full, with none; with a drain that waits
+/// to fill up too it leaves three records open.
 #[test]
 fn a_batch_waits_to_fill() {
     let world = World::of(1);
@@ -176,6 +181,7 @@ fn a_batch_waits_to_fill() {
     assert_eq!(calls.all().len(), 2);
 }
 
+/// Without the halving (`BatchNotSplit`) it fails with 48 of 63 done.
 #[test]
 fn a_batch_that_fails_as_a_whole_is_split_until_the_bad_record_stands_alone() {
     let world = World::filled(64);

@@ -105,7 +105,7 @@ fn an_end_does_not_wait_for_the_dependency() {
             true => run.engine.drain(Duration::from_secs(2)),
             false => run.engine.stop(Duration::from_secs(2)),
         }
-        let report = run.engine.wait().expect("an orderly end");
+        let report = run.end().expect("an orderly end");
         assert!(begun.elapsed() < LONG / 2, "{:?}", begun.elapsed());
         assert_eq!((report.records, report.left_open), (0, RECORDS));
     }

@@ -180,7 +180,7 @@ fn without_a_broker_the_letter_waits_and_a_stop_is_within_its_bound() {
     });
     let begun = std::time::Instant::now();
     run.engine.stop(Duration::from_secs(2));
-    let report = run.engine.wait().expect("an orderly end");
+    let report = run.end().expect("an orderly end");
     // The bound, as long again for the last commit, and what leaving the group may take.
     assert!(
         begun.elapsed() < Duration::from_secs(2 + 10 + 8),
@@ -204,7 +204,7 @@ fn an_engine_that_is_broken_off_frees_what_its_letters_hold() {
     let run = world.start(letters);
     run.until_status("the refusal", |status| status.dead_letter_error.is_some());
     run.engine.abandon();
-    assert!(run.engine.wait().is_err());
+    assert!(run.end().is_err());
     world.broker.clear_faults(MockRequest::Produce);
     let again = world.start(letters);
     world.until_committed(1);

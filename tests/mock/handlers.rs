@@ -91,6 +91,7 @@ fn a_retry_keeps_its_place_and_other_keys_pass() {
     assert_eq!(place, 270, "all records of the other nine keys passed it");
 }
 
+/// Without `catch_unwind` around the handler the workers die of it, and none of five is done.
 #[test]
 fn a_panic_is_a_failed_attempt_on_every_kind_of_worker() {
     let kinds: [fn(Builder) -> Builder; 3] = [
@@ -122,7 +123,7 @@ fn a_handler_that_asks_for_a_stop_is_the_reason_and_its_record_is_the_first_agai
             _ => Outcome::Done,
         })
     });
-    let reason = run.engine.wait().expect_err("not asked to end");
+    let reason = run.end().expect_err("not asked to end");
     let expected = StopReason::Handler {
         partition: TopicPartition::new("t", 0),
         offset: 11,
@@ -147,7 +148,7 @@ fn a_lane_function_that_panics_stops_the_engine_and_loses_nothing() {
             record.offset()
         })
     });
-    let reason = run.engine.wait().expect_err("not asked to end");
+    let reason = run.end().expect_err("not asked to end");
     let StopReason::LaneFunction { offset, panic, .. } = reason else {
         panic!("another reason: {reason}");
     };

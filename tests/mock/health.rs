@@ -45,7 +45,7 @@ fn a_member_is_ready_from_its_restore_to_its_stop() {
         health.not_ready == [NotReady::Stopping]
     });
     door.open();
-    run.engine.wait().expect("an orderly end");
+    run.end().expect("an orderly end");
     let after = run.engine.health();
     assert_eq!((after.alive, names(&after)), (false, vec!["ended"]));
 }
@@ -193,7 +193,7 @@ fn a_future_that_hangs_costs_its_place_only_until_it_is_replaced() {
         "{health:?}"
     );
     run.engine.stop(Duration::from_millis(300));
-    assert_eq!(run.engine.wait().expect("an end").left_running, 1);
+    assert_eq!(run.end().expect("an end").left_running, 1);
 }
 
 #[test]
@@ -364,7 +364,7 @@ fn commits_that_are_denied_make_a_member_not_ready_and_hold_up_neither_stop_nor_
             drop(other);
         } else {
             run.engine.stop(LONG);
-            let report = run.engine.wait().expect("an orderly end");
+            let report = run.end().expect("an orderly end");
             assert!(!report.all_committed, "{report:?}");
         }
         assert!(

@@ -109,6 +109,6 @@ fn a_drain_that_waits_for_a_handler_does_not_spin() {
     run.until_status("the drain", |status| status.stopping);
     let share = share();
     assert!(share < 5.0, "{share} %");
-    let report = run.engine.wait().expect("an orderly end");
+    let report = run.end().expect("an orderly end");
     assert_eq!(report.left_open, 0);
 }

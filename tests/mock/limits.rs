@@ -72,7 +72,7 @@ fn a_drain_and_a_stop_do_not_wait_for_a_rate_beyond_their_bound() {
             true => run.engine.drain(within),
             false => run.engine.stop(within),
         }
-        let report = run.engine.wait().expect("an orderly end");
+        let report = run.end().expect("an orderly end");
         assert!(begun.elapsed() < LONG / 2, "{:?}", begun.elapsed());
         assert!(report.left_open > 150 && report.all_committed, "{report:?}");
     }

@@ -48,6 +48,7 @@ impl Meeting {
     }
 }
 
+/// With a lane for each record it fails: 10 began while 11 ran.
 #[test]
 fn partition_order_runs_each_partition_as_a_plain_loop_would() {
     let world = World::of(3);
@@ -86,6 +87,7 @@ fn unordered_records_of_one_key_run_together() {
     assert_eq!(run.stop().failed, 0);
 }
 
+/// Taken for an empty key it fails with 0 of 8: each waits for the others.
 #[test]
 fn records_without_a_key_have_no_order_among_themselves() {
     let world = World::of(1);
@@ -101,6 +103,7 @@ fn records_without_a_key_have_no_order_among_themselves() {
     assert_eq!(run.stop().failed, 0);
 }
 
+/// Taken for none it fails with 12 after 31.
 #[test]
 fn an_empty_key_is_a_key() {
     let world = World::of(1);
@@ -135,6 +138,8 @@ fn lanes_may_be_chosen_by_a_function_of_the_record() {
     assert!((2..=4).contains(&crowd.most()), "{}", crowd.most());
 }
 
+/// With a result that the core hears of before what was taken back with it (`PollLoop::take_back`) it fails with 1,660
+/// after 1,705; with keys that are compared by where they lie, with one key on two threads.
 #[test]
 fn a_slow_attempt_now_and_then_costs_no_order() {
     const RECORDS: usize = 40_000;

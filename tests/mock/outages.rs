@@ -10,6 +10,7 @@ use crate::world::{Door, OpenAtEnd, Run, World};
 /// How long a broker is away: longer than a fetch, shorter than anybody's patience.
 const OUTAGE: Duration = Duration::from_secs(1);
 
+/// With an error of the client that passes taken for a reason to stop it fails with 317 of 4,000 done.
 #[test]
 fn a_broker_that_goes_and_comes_under_load_costs_nothing_but_time() {
     let world = World::of(4);
@@ -83,6 +84,9 @@ fn cut_off(world: &World, door: &Door) -> Run {
 /// What is beyond a bound that was given: the commit's own time, leaving, ending the threads, a busy machine.
 const BEYOND: Duration = Duration::from_secs(1 + 5 + 1 + 5);
 
+/// Without the bound of the last commit, or that of leaving, it fails after a minute, when the session ends; without
+/// the stop's own bound the end never comes. With a commit without an answer taken for stored (`AmbiguousIsStored`) it
+/// says that all is committed.
 #[test]
 fn a_stop_without_a_broker_returns_within_its_bound() {
     let (world, door) = (World::filled(10), Door::default());
@@ -90,7 +94,7 @@ fn a_stop_without_a_broker_returns_within_its_bound() {
     let _open = OpenAtEnd(door);
     let began = Instant::now();
     run.engine.stop(Duration::from_secs(1));
-    let report = run.engine.wait().expect("an end that was asked for");
+    let report = run.end().expect("an end that was asked for");
     assert!(
         began.elapsed() < Duration::from_secs(1) + BEYOND,
         "{:?}",
@@ -100,6 +104,8 @@ fn a_stop_without_a_broker_returns_within_its_bound() {
     assert_eq!(report.left_running, 1);
 }
 
+/// Without the bound of the last commit, or that of leaving, it fails after a minute, when the session ends. With a
+/// commit without an answer taken for stored (`AmbiguousIsStored`) it says that all is committed.
 #[test]
 fn a_drain_without_a_broker_returns_within_its_bound() {
     let (world, door) = (World::filled(10), Door::default());
@@ -107,7 +113,7 @@ fn a_drain_without_a_broker_returns_within_its_bound() {
     let began = Instant::now();
     run.engine.drain(Duration::from_secs(2));
     door.open();
-    let report = run.engine.wait().expect("an end that was asked for");
+    let report = run.end().expect("an end that was asked for");
     assert!(
         began.elapsed() < Duration::from_secs(2) + BEYOND,
         "{:?}",
@@ -119,6 +125,7 @@ fn a_drain_without_a_broker_returns_within_its_bound() {
     );
 }
 
+/// With a drop that waits for the end it fails after 17 s.
 #[test]
 fn dropping_the_engine_without_a_broker_does_not_wait() {
     let (world, door) = (World::filled(10), Door::default());
@@ -155,7 +162,7 @@ fn a_stop_whose_commits_are_refused_returns_within_its_bound_and_says_so() {
             .fail_requests(MockRequest::OffsetCommit, &[fault; 1_000]);
         let began = Instant::now();
         run.engine.stop(Duration::from_secs(1));
-        let report = run.engine.wait().expect("an end that was asked for");
+        let report = run.end().expect("an end that was asked for");
         let took = began.elapsed();
         assert!(
             took < Duration::from_secs(1) + BEYOND,

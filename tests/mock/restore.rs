@@ -36,11 +36,13 @@ fn runs_the_two(world: &World) {
     world.until_committed(10);
 }
 
+/// Without the map (`RestoredMapIgnored`) it fails with all from 3 to 9.
 #[test]
 fn holes_are_all_that_runs() {
     runs_the_two(&with_holes());
 }
 
+/// Taken for nothing committed it fails with all ten running; asked once only, with none.
 #[test]
 fn a_question_for_what_is_committed_is_asked_again_and_never_taken_for_nothing() {
     let world = with_holes();
@@ -57,6 +59,7 @@ fn a_question_for_what_is_committed_is_asked_again_and_never_taken_for_nothing()
     runs_the_two(&world);
 }
 
+/// Asked once only it fails with none running.
 #[test]
 fn a_question_for_the_ends_of_the_log_is_asked_again() {
     let world = with_holes();
@@ -95,6 +98,7 @@ fn the_clients_own_reset_is_where_a_group_without_a_commit_starts() {
     latest.stop();
 }
 
+/// With a policy that nobody asks for it waits in vain for the end.
 #[test]
 fn metadata_of_another_program_is_ignored_or_a_reason_to_stop() {
     let world = World::filled(5);
@@ -104,7 +108,7 @@ fn metadata_of_another_program_is_ignored_or_a_reason_to_stop() {
             .bad_metadata(keyway::BadMetadata::Fail)
             .handler(|_: &Record| ())
     });
-    let reason = run.engine.wait().expect_err("not asked to end");
+    let reason = run.end().expect_err("not asked to end");
     assert!(
         matches!(reason, StopReason::BadMetadata { offset: 2, .. }),
         "{reason}"

@@ -330,7 +330,7 @@ fn a_bad_envelope_is_a_counted_discard_or_a_typed_stop() {
             .group(&group)
             .bad_metadata(BadMetadata::Fail);
         let run = Run::of(strict.handler(|_: &Record| ()));
-        match run.engine.wait() {
+        match run.end() {
             Err(StopReason::BadMetadata {
                 offset,
                 reason: found,

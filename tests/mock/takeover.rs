@@ -29,7 +29,7 @@ fn the_next_member_runs_exactly_what_was_not_committed() {
                 .all(|partition| !partition.uncommitted)
     });
     first.engine.abandon();
-    assert_eq!(first.engine.wait(), Err(StopReason::Abandoned));
+    assert_eq!(first.end(), Err(StopReason::Abandoned));
     let second = world.start(|builder| builder.handler(|_: &Record| ()));
     second.until_done(30);
     let seen = second.seen.clone();

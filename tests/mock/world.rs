@@ -10,7 +10,7 @@ use keyway::rdkafka::{Offset, TopicPartitionList};
 use keyway::testing::MockBroker;
 use keyway::{
     Builder, ClientConfig, Engine, Keyway, Observer, Record, RecordId, Report, StartAt, Status,
-    TopicPartition,
+    StopReason, TopicPartition,
 };
 use keyway_tests::wait;
 
@@ -203,18 +203,23 @@ impl Run {
         });
     }
 
+    /// Its end, whatever the reason.
+    pub(crate) fn end(&self) -> Result<Report, StopReason> {
+        wait::until("its end", 3 * LONG, || self.engine.ended())
+    }
+
     /// Stops in an orderly way.
     #[track_caller]
     pub(crate) fn stop(self) -> Report {
         self.engine.stop(Duration::from_secs(10));
-        self.engine.wait().expect("an orderly end")
+        self.end().expect("an orderly end")
     }
 
     /// Finishes what is buffered.
     #[track_caller]
     pub(crate) fn drain(self) -> Report {
         self.engine.drain(LONG);
-        self.engine.wait().expect("an orderly end")
+        self.end().expect("an orderly end")
     }
 }
 
