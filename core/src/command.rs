@@ -72,6 +72,14 @@ pub enum Command<P> {
         /// It was on its way back to its lane.
         payload: P,
     },
+    /// The last attempt at this record has failed, and it stays as it is under this assignment: its lane waits, to be told
+    /// to people.
+    OnHold {
+        /// Which record; `attempt` is how many were made.
+        at: TaskRef,
+        /// It was to be a dead letter, and its route has no topic for them.
+        without_topic: bool,
+    },
     /// The circuit of a route has come to another state: to be told to people.
     Circuit {
         /// Which route.

@@ -244,6 +244,10 @@ impl<P, G: Gate<P>> Core<P, G> {
             }
             Exhausted::Hold | Exhausted::DeadLetter => {
                 self.partitions[at.slot.index()].on_hold += 1;
+                self.commands.push_back(Command::OnHold {
+                    at,
+                    without_topic: exhausted == Exhausted::DeadLetter,
+                });
                 self.fail(at, payload, Duration::MAX, 0, now);
             }
             Exhausted::Stop => {

@@ -79,6 +79,7 @@ fn a_handler_may_ask_for_the_letter_at_once_or_for_what_follows_a_last_attempt()
     world.arrive(&[(0, "a")]);
     world.end_at(0, &[0], false, |payload| Verdict::GiveUp { payload });
     assert_eq!(world.core.status().partitions[0].on_hold, 1);
+    assert_eq!(world.on_hold, [(0, false)], "people are told");
     assert_eq!(world.writing(), []);
 }
 
@@ -91,6 +92,7 @@ fn without_a_dead_letter_topic_a_record_that_is_to_go_there_is_on_hold() {
     world.bury(0);
     assert_eq!(world.writing(), []);
     assert_eq!(world.core.status().partitions[0].on_hold, 1);
+    assert_eq!(world.on_hold, [(0, true)], "people are told");
     assert!(!world.core.is_empty(), "it stays incomplete");
 }
 

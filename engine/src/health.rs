@@ -94,6 +94,8 @@ pub enum NotReady {
         partitions: Vec<TopicPartition>,
         /// For how long the first of them has been waited for.
         lasting: Duration,
+        /// Why the latest question about one of them had no answer, if one had none.
+        error: Option<ClientError>,
     },
     /// Something is denied until somebody changes rights, credentials or topics.
     Denied {
@@ -161,10 +163,14 @@ impl fmt::Display for NotReady {
             Self::Restoring {
                 partitions,
                 lasting,
-            } => write!(
-                f,
-                "what was committed for {partitions:?} is not known yet, after {lasting:.1?}"
-            ),
+                error,
+            } => {
+                write!(
+                    f,
+                    "what was committed for {partitions:?} is not known yet, after {lasting:.1?}"
+                )?;
+                error.iter().try_for_each(|error| write!(f, ": {error}"))
+            }
             Self::Denied { error, lasting } => write!(f, "{error}, for {lasting:.1?}"),
             Self::CommitDenied { partitions } => write!(f, "commits of {partitions:?} are refused"),
             Self::BrokersDown { lasting } => {
@@ -217,6 +223,7 @@ mod tests {
             NotReady::Restoring {
                 partitions: partitions(),
                 lasting,
+                error: None,
             },
             NotReady::Denied {
                 error: ClientError::Closed,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use keyway::{Circuit, CircuitStatus, Exhausted, Outcome, Record, Retry};
+use keyway::{Circuit, CircuitStatus, Exhausted, NotReady, Outcome, Record, Retry, Status};
 
 use crate::world::{LONG, Run, World};
 
@@ -69,6 +69,11 @@ fn while_a_dependency_is_down_it_gets_probes_and_no_record_loses_an_attempt() {
             .iter()
             .any(|route| route.circuit.is_some_and(|circuit| circuit.holds()))
     });
+    let is_told = |status: &Status| {
+        let circuit_open = NotReady::CircuitOpen { routes: vec![None] };
+        status.health.not_ready.contains(&circuit_open)
+    };
+    run.until_status("that readiness tells", is_told);
     let probes_begin = dependency.calls();
     // Several probes of at least 200 ms, and then of 800 ms, one after another.
     keyway_tests::wait::until("some probes", LONG, || {
@@ -82,6 +87,7 @@ fn while_a_dependency_is_down_it_gets_probes_and_no_record_loses_an_attempt() {
             .routes
             .iter()
             .all(|route| route.circuit == Some(CircuitStatus::Closed))
+            && status.health.is_ready()
     });
     run.seen.assert_each_done_once(RECORDS);
     run.seen.assert_key_order();

@@ -1,7 +1,7 @@
 //! Where an assigned partition starts when the questions about it fail.
 
 use keyway::testing::{MockFault, MockRequest};
-use keyway::{Keyway, Outcome, Record, StopReason};
+use keyway::{Keyway, NotReady, Outcome, Record, StopReason};
 use std::time::Duration;
 
 use crate::world::{Run, World};
@@ -72,6 +72,23 @@ fn a_question_for_the_ends_of_the_log_is_asked_again() {
         .broker
         .fail_requests(MockRequest::ListOffsets, &faults);
     runs_the_two(&world);
+}
+
+// Without the failure that the restorer sends along it fails with a member that restores for no reason it gives.
+#[test]
+fn a_restore_without_an_answer_says_why() {
+    let world = with_holes();
+    world
+        .broker
+        .fail_requests(MockRequest::OffsetFetch, &[MockFault::Unknown; 100]);
+    let run = world.start(|builder| builder.handler(|_: &Record| ()));
+    run.until_status("a reason", |status| {
+        let mut not_ready = status.health.not_ready.iter();
+        not_ready.any(|why| matches!(why, NotReady::Restoring { error: Some(_), .. }))
+    });
+    world.broker.clear_faults(MockRequest::OffsetFetch);
+    run.until_status("that it is over", |status| status.health.is_ready());
+    run.stop();
 }
 
 #[test]

@@ -99,6 +99,8 @@ pub struct World<G: Gate<u64> = OpenGate> {
     pub states_lost: Vec<(i64, StateFault)>,
     /// Offsets that were passed over, with the attempts made.
     pub passed_over: Vec<(i64, u32)>,
+    /// Offsets that are on hold, and whether they were to be dead letters.
+    pub on_hold: Vec<(i64, bool)>,
     /// Dead letters that are being written, by slot and offset.
     pub letters: BTreeMap<(u32, i64), DeadLetter<u64>>,
     /// Outputs that are being sent, by slot and offset of their record.
@@ -149,6 +151,7 @@ impl<G: Gate<u64>> World<G> {
             restored_rider: Rider::None,
             states_lost: Vec::new(),
             passed_over: Vec::new(),
+            on_hold: Vec::new(),
             letters: BTreeMap::new(),
             sendings: BTreeMap::new(),
             took: FAST,
@@ -239,6 +242,9 @@ impl<G: Gate<u64>> World<G> {
                 Command::Pause(slot) => self.paused.push(slot),
                 Command::Resume(slot) => self.resumed.push(slot),
                 Command::Stop(cause) => self.stop = Some(cause),
+                Command::OnHold { at, without_topic } => {
+                    self.on_hold.push((at.offset.get(), without_topic));
+                }
                 Command::PassedOver { at, payload } => {
                     assert_eq!(payload, at.offset.get() as u64);
                     self.passed_over.push((at.offset.get(), at.attempt));

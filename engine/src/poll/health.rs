@@ -70,6 +70,7 @@ impl PollLoop {
             not_ready.push(NotReady::Restoring {
                 partitions: rebalancing.restoring(),
                 lasting,
+                error: rebalancing.restore_failure().cloned(),
             });
         }
         let is_own = |partition: &TopicPartition| self.slots.is_assigned(partition);

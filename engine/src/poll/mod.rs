@@ -317,6 +317,7 @@ impl PollLoop {
                     }
                 }
                 Command::Circuit { route, state } => self.slots.circuit_turned(route, state, now),
+                Command::OnHold { at, without_topic } => self.slots.on_hold(&at, without_topic),
                 Command::PassedOver { at, payload } => {
                     let observer = self.observer.as_deref();
                     self.slots.passed_over(&at, payload, observer, &self.member);

@@ -18,7 +18,7 @@ use keyway_core::{CommitReason, PartitionSlot, Timestamp};
 use super::restore::{Found, RestoreAnswer, RestoreJob};
 use super::{PollLoop, log_refusal};
 use crate::context::Fence;
-use crate::kafka::{SourceEvent, Start, TopicPartition};
+use crate::kafka::{ClientError, SourceEvent, Start, TopicPartition};
 use crate::riders::Assigned;
 
 /// A partition that is assigned and waits for its restore.
@@ -53,6 +53,8 @@ struct Restore {
     cancelled: Arc<AtomicBool>,
     partitions: Vec<Named>,
     since: Timestamp,
+    /// Why the latest question had no answer.
+    failure: Option<ClientError>,
 }
 
 impl Rebalancing {
@@ -85,6 +87,22 @@ impl Rebalancing {
     pub(super) fn restoring_for(&self, now: Timestamp) -> Option<Duration> {
         let since = self.restores().map(|restore| restore.since).min();
         since.map(|since| now.since(since))
+    }
+
+    /// Why the latest question about one of them had no answer.
+    pub(super) fn restore_failure(&self) -> Option<&ClientError> {
+        self.restores().find_map(|restore| restore.failure.as_ref())
+    }
+
+    fn note_failure(&mut self, job: u64, failure: Option<ClientError>) {
+        let stage = match &mut self.stage {
+            Stage::Restoring(restore) => Some(restore),
+            Stage::None | Stage::Revoking { .. } => None,
+        };
+        let mut restores = stage.into_iter().chain(&mut self.late);
+        if let Some(restore) = restores.find(|restore| restore.job == job) {
+            restore.failure = failure;
+        }
     }
 
     fn forget_late(&mut self, slot: PartitionSlot) {
@@ -235,11 +253,18 @@ impl PollLoop {
             cancelled,
             partitions,
             since: now,
+            failure: None,
         }
     }
 
     /// Takes what the restorer found, for the assignment under way or for partitions that were late.
     pub(super) fn take_restored(&mut self, answer: RestoreAnswer, now: Timestamp) {
+        self.state
+            .rebalancing
+            .note_failure(answer.id, answer.failure);
+        if answer.restored.is_empty() {
+            return;
+        }
         let mut found = Vec::with_capacity(answer.restored.len());
         for (slot, restored) in answer.restored {
             match restored {
@@ -261,6 +286,7 @@ impl PollLoop {
             cancelled,
             partitions,
             since,
+            failure,
         }) = std::mem::take(&mut self.state.rebalancing.stage)
         else {
             return;
@@ -296,6 +322,7 @@ impl PollLoop {
                 cancelled,
                 partitions: late,
                 since,
+                failure,
             });
         }
         if self.state.shutdown.is_some() {

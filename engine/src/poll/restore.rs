@@ -52,6 +52,8 @@ pub(crate) struct RestoreJob {
 pub(crate) struct RestoreAnswer {
     pub(crate) id: u64,
     pub(crate) restored: Vec<(PartitionSlot, Result<Found, StopReason>)>,
+    /// Why there is none for others, in the latest round of questions.
+    pub(crate) failure: Option<ClientError>,
 }
 
 /// Where a partition starts, and whether a map beside the committed offset is not used.
@@ -109,10 +111,13 @@ impl Restorer {
                     self.ask(job);
                 }
                 let restored = job.take_answers();
-                if !restored.is_empty()
+                let failure = job.failure.take();
+                let is_news = !restored.is_empty() || failure.is_some();
+                if is_news
                     && !self.inbox.send(Inbound::Restored(RestoreAnswer {
                         id: job.job.id,
                         restored,
+                        failure,
                     }))
                 {
                     return;
@@ -131,6 +136,7 @@ impl Restorer {
         let facts = self.facts(&names);
         if let Err(error) = &facts {
             tracing::warn!(%error, partitions = names.len(), "restoring is tried again");
+            job.failure = Some(error.clone());
         }
         let mut facts = facts.unwrap_or_default();
         job.missing = 0;
@@ -142,6 +148,7 @@ impl Restorer {
                 Some(Ok(facts)) => self.place(&name, &facts, job.since.elapsed() >= BEYOND_END),
                 Some(Err(error)) => {
                     tracing::debug!(partition = %name, %error, "restoring is tried again");
+                    job.failure = Some(error);
                     None
                 }
                 None => None,
@@ -261,6 +268,8 @@ struct OpenJob {
     /// How many of these are of topics that do not exist at the moment.
     missing: usize,
     answers: Vec<(PartitionSlot, Result<Found, StopReason>)>,
+    /// Why the latest round had no answer for some, until it is told.
+    failure: Option<ClientError>,
 }
 
 impl OpenJob {
@@ -275,6 +284,7 @@ impl OpenJob {
             unanswered,
             missing: 0,
             answers: Vec::new(),
+            failure: None,
         }
     }
 

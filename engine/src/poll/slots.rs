@@ -202,6 +202,21 @@ impl Slots {
         }
     }
 
+    /// Tells the log that a record stays as it is, since its last attempt has failed.
+    pub(crate) fn on_hold(&self, at: &TaskRef, without_topic: bool) {
+        let why = match without_topic {
+            true => "it was to be a dead letter, and its route has no topic for them",
+            false => "its last attempt has failed",
+        };
+        tracing::error!(
+            partition = %self.partition(at.slot),
+            offset = %at.offset,
+            attempts = at.attempt,
+            why,
+            "on hold: it stays incomplete, and its key waits, until the partition is assigned anew"
+        );
+    }
+
     /// Tells the log that a circuit holds its route, or no longer does.
     pub(crate) fn circuit_turned(&self, route: RouteId, state: CircuitState, now: Timestamp) {
         let topic = self.topic_of_route(route);

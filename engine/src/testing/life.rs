@@ -429,6 +429,7 @@ impl Life {
                 Command::Circuit { route, state } => {
                     self.slots.circuit_turned(route, state, self.around.now());
                 }
+                Command::OnHold { at, without_topic } => self.slots.on_hold(&at, without_topic),
                 Command::PassedOver { at, payload } => {
                     let observer = Some(&*self.scribe as &dyn Observer);
                     self.slots.passed_over(&at, payload, observer, &self.member);

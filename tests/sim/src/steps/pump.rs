@@ -55,6 +55,7 @@ pub(super) fn pump(world: &mut World, index: usize) -> Check {
                 })?;
                 world.coverage.note(Event::Resumed);
             }
+            Command::OnHold { .. } => {}
             Command::PassedOver { at, payload } => {
                 ensure(payload.offset == at.offset.get(), "hand-over", || {
                     format!("{at:?} is passed over with the payload of another record")
