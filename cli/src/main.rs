@@ -1,5 +1,7 @@
 #![doc = include_str!("../README.md")]
 
+mod blocks;
+mod codec;
 mod exit;
 mod group;
 mod metadata;
@@ -37,6 +39,12 @@ enum Command {
     /// Read or write the metadata string beside a committed offset
     #[command(subcommand)]
     Metadata(metadata::Command),
+    /// Read or write a header block: an ordered list of names and values
+    #[command(subcommand)]
+    Headers(blocks::headers::Command),
+    /// Read or write a record block: a record with its headers under one checksum
+    #[command(subcommand)]
+    Record(blocks::record::Command),
     /// Look into a consumer group of a cluster, and change what a stopped one has committed
     #[command(subcommand)]
     Group(group::Command),
@@ -48,6 +56,8 @@ fn main() -> ExitCode {
     log_to_stderr();
     match cli.command {
         Command::Metadata(command) => metadata::execute(command),
+        Command::Headers(command) => blocks::headers::execute(command),
+        Command::Record(command) => blocks::record::execute(command),
         Command::Group(command) => group::execute(&command, cli.json),
         Command::Run(args) => run::execute(*args, cli.json),
     }

@@ -335,12 +335,7 @@ fn a_questioner_gets_each_answer_before_the_next_question() {
 
 /// The answer to one line.
 fn one(command: &str, line: &Value) -> Value {
-    let answers = answers(
-        &format!("metadata {command} --lines"),
-        format!("{line}\n").as_bytes(),
-    );
-    assert_eq!(answers.len(), 1);
-    answers[0].clone()
+    common::one(&format!("metadata {command}"), line)
 }
 
 #[test]

@@ -1,9 +1,12 @@
 //! `keyway metadata decode`.
 
 use keyway_offsets::DEFAULT_MAX_WINDOW;
+use keyway_rider::MetadataError;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
-use super::answer::{Refusal, Rider, True, offset};
+use super::offset;
+use crate::codec::{Refusal, True};
 
 /// Say what a committed metadata string means
 ///
@@ -65,14 +68,29 @@ pub(crate) struct Answer {
     rider: Rider,
 }
 
+/// The application's bytes beside the map.
+#[derive(Debug, Serialize)]
+struct Rider {
+    state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hex: Option<String>,
+}
+
+impl From<&keyway_rider::Rider> for Rider {
+    fn from(rider: &keyway_rider::Rider) -> Self {
+        Self {
+            state: rider.name(),
+            hex: rider.bytes().map(hex::encode),
+        }
+    }
+}
+
 pub(crate) fn decode(request: Request) -> Result<Answer, Refusal> {
     let committed = offset("committed", request.committed)?;
     let text = request.text.unwrap_or_default();
     let metadata = keyway_rider::read(committed, text.as_bytes(), DEFAULT_MAX_WINDOW);
     let rider = metadata.rider;
-    let decoded = metadata
-        .map
-        .map_err(|error| Refusal::unreadable(&error, &rider))?;
+    let decoded = metadata.map.map_err(|error| unreadable(&error, &rider))?;
     Ok(Answer {
         ok: True,
         committed: request.committed,
@@ -87,4 +105,16 @@ pub(crate) fn decode(request: Request) -> Result<Answer, Refusal> {
             .collect(),
         rider: Rider::from(&rider),
     })
+}
+
+/// The text can't be read, but perhaps its rider.
+fn unreadable(error: &MetadataError, rider: &keyway_rider::Rider) -> Refusal {
+    let refusal = Refusal::new(error.name(), error);
+    match rider {
+        // Only an envelope that could be opened has something to say.
+        keyway_rider::Rider::Dropped | keyway_rider::Rider::Present(_) => {
+            refusal.beside("rider", json!(Rider::from(rider)))
+        }
+        _ => refusal,
+    }
 }

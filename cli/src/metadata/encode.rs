@@ -5,7 +5,8 @@ use keyway_offsets::{DEFAULT_CAP_CHARS, HoleMap, Limits, OffsetRange, ThresholdR
 use keyway_rider::{CommitMap, Offer};
 use serde::{Deserialize, Serialize};
 
-use super::answer::{Refusal, True, offset};
+use super::offset;
+use crate::codec::{Refusal, True};
 use crate::units;
 
 /// The position of a log without a record: one below its first offset.

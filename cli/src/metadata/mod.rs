@@ -1,17 +1,13 @@
 //! `keyway metadata`: the metadata string as JSON, and back.
-//!
-//! ```text
-//!     options ----.                     .--> answer, exit 0
-//!                 +--> request --> codec
-//!     JSON line --'                     '--> {"ok":false,..}, exit 2; exit 0 with --lines
-//! ```
 
-mod answer;
 mod decode;
 mod encode;
-mod lines;
 
 use std::process::ExitCode;
+
+use keyway_offsets::Offset;
+
+use crate::codec::{self, Refusal};
 
 /// Both answer with one JSON object on stdout.
 ///
@@ -24,9 +20,14 @@ pub(crate) enum Command {
 
 pub(crate) fn execute(command: Command) -> ExitCode {
     match command {
-        Command::Decode(args) if args.lines => lines::serve(decode::decode),
-        Command::Decode(args) => answer::once(args.request().and_then(decode::decode)),
-        Command::Encode(args) if args.lines => lines::serve(encode::encode),
-        Command::Encode(args) => answer::once(args.request().and_then(encode::encode)),
+        Command::Decode(args) if args.lines => codec::serve(decode::decode),
+        Command::Decode(args) => codec::once(args.request().and_then(decode::decode)),
+        Command::Encode(args) if args.lines => codec::serve(encode::encode),
+        Command::Encode(args) => codec::once(args.request().and_then(encode::encode)),
     }
+}
+
+/// A number of the request as an offset.
+fn offset(name: &str, value: i64) -> Result<Offset, Refusal> {
+    Offset::new(value).ok_or_else(|| Refusal::bad_input(format!("{name} is negative: {value}")))
 }

@@ -56,6 +56,16 @@ pub(crate) fn answers(arguments: &str, input: &[u8]) -> Vec<Value> {
         .collect()
 }
 
+/// The answer to one line.
+pub(crate) fn one(command: &str, line: &Value) -> Value {
+    let mut answers = answers(
+        &format!("{command} --lines"),
+        format!("{line}\n").as_bytes(),
+    );
+    assert_eq!(answers.len(), 1);
+    answers.remove(0)
+}
+
 /// A run against the broker inside the process, with an event log.
 pub(crate) struct Run {
     child: Child,

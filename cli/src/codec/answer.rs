@@ -3,9 +3,8 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use keyway_offsets::Offset;
-use keyway_rider::MetadataError;
 use serde::{Serialize, Serializer};
+use serde_json::{Map, Value};
 
 use crate::exit;
 
@@ -19,52 +18,30 @@ pub(crate) struct Refusal {
     error: &'static str,
     detail: String,
     /// What could be read all the same.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    rider: Option<Rider>,
-}
-
-/// The application's bytes beside the map.
-#[derive(Debug, Serialize)]
-pub(crate) struct Rider {
-    state: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    hex: Option<String>,
-}
-
-impl From<&keyway_rider::Rider> for Rider {
-    fn from(rider: &keyway_rider::Rider) -> Self {
-        Self {
-            state: rider.name(),
-            hex: rider.bytes().map(hex::encode),
-        }
-    }
+    #[serde(flatten)]
+    besides: Map<String, Value>,
 }
 
 impl Refusal {
     /// The request is not one.
     pub(crate) fn bad_input(detail: impl ToString) -> Self {
+        Self::new(BAD_INPUT, detail)
+    }
+
+    /// A fault that has a name.
+    pub(crate) fn new(error: &'static str, detail: impl ToString) -> Self {
         Self {
             ok: False,
-            error: BAD_INPUT,
+            error,
             detail: detail.to_string(),
-            rider: None,
+            besides: Map::new(),
         }
     }
 
-    /// The text can't be read, but perhaps its rider.
-    pub(crate) fn unreadable(error: &MetadataError, rider: &keyway_rider::Rider) -> Self {
-        Self {
-            ok: False,
-            error: error.name(),
-            detail: error.to_string(),
-            // Only an envelope that could be opened has something to say.
-            rider: match rider {
-                keyway_rider::Rider::Dropped | keyway_rider::Rider::Present(_) => {
-                    Some(rider.into())
-                }
-                _ => None,
-            },
-        }
+    /// Tells what could be read all the same.
+    pub(crate) fn beside(mut self, name: &str, found: Value) -> Self {
+        self.besides.insert(name.to_owned(), found);
+        self
     }
 }
 
@@ -88,13 +65,8 @@ impl Serialize for False {
     }
 }
 
-/// A number of the request as an offset.
-pub(crate) fn offset(name: &str, value: i64) -> Result<Offset, Refusal> {
-    Offset::new(value).ok_or_else(|| Refusal::bad_input(format!("{name} is negative: {value}")))
-}
-
 /// Writes the answer, or the refusal in its place, as one line.
-pub(crate) fn write(
+pub(super) fn write(
     out: &mut impl Write,
     answer: &Result<impl Serialize, Refusal>,
 ) -> io::Result<()> {
@@ -115,7 +87,7 @@ pub(crate) fn once(answer: Result<impl Serialize, Refusal>) -> ExitCode {
 }
 
 /// Nobody hears the answers any more.
-pub(crate) fn unwritten(error: &io::Error) -> ExitCode {
+pub(super) fn unwritten(error: &io::Error) -> ExitCode {
     if error.kind() != io::ErrorKind::BrokenPipe {
         eprintln!("keyway: stdout can't be written: {error}");
     }
