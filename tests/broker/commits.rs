@@ -79,6 +79,7 @@ fn commits_carry_the_leader_epoch_and_those_of_a_plain_consumer_do_not() {
     assert_eq!(world.committed()[0].leader_epoch, None);
 }
 
+/// Without the look at the leader epoch it fails with 2 of 8 done.
 #[test]
 fn a_map_without_a_leader_epoch_is_used_or_discarded_as_the_policy_says() {
     let base = World::new(1);

@@ -21,6 +21,7 @@ const WITHIN: Duration = Duration::from_secs(2);
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(1);
 const STOPPED_AFTER: Duration = Duration::from_secs(2 + 1 + 5 + 1 + 5);
 
+/// Without the pause at its begin it fails with 350 records.
 #[test]
 fn a_drain_finishes_what_is_buffered_and_takes_in_nothing_more() {
     let world = World::new(1);
@@ -65,6 +66,7 @@ fn a_drain_leaves_what_does_not_finish_in_its_time() {
     assert_eq!(world.committed_holes(), [(20, 1)]);
 }
 
+/// Without the wait for what runs it fails with none done.
 #[test]
 fn a_stop_finishes_what_runs_and_starts_nothing_more() {
     let world = World::new(1);
@@ -91,6 +93,7 @@ fn a_stop_finishes_what_runs_and_starts_nothing_more() {
     assert_eq!(world.judge(&CLEAN).repeated, 0);
 }
 
+/// Without a stop's own bound it waits in vain for the end.
 #[test]
 fn a_handler_that_does_not_return_does_not_hold_up_a_stop() {
     let world = World::new(1);
@@ -110,6 +113,7 @@ fn a_handler_that_does_not_return_does_not_hold_up_a_stop() {
     assert_eq!(world.committed_holes(), [(50, 1)]);
 }
 
+/// With a drop that waits for the end it fails after 11 s.
 #[test]
 fn dropping_an_engine_does_not_wait_whatever_it_is_doing() {
     let world = World::new(1);

@@ -66,6 +66,7 @@ fn texts() -> Vec<Vec<u8>> {
         .collect()
 }
 
+/// With a text that is asked for again until it can be read it fails with 7 of 3,640 done.
 #[test]
 fn whatever_another_program_committed_the_engine_starts_repeats_counts_and_says_so() {
     telemetry::keep();
@@ -128,6 +129,7 @@ fn whatever_another_program_committed_the_engine_starts_repeats_counts_and_says_
     assert_eq!(world.committed_holes(), vec![(10, 0); partitions]);
 }
 
+/// With a policy that nobody asks for it waits in vain for the end.
 #[test]
 fn where_the_policy_says_so_it_stops_and_names_the_reason() {
     let base = World::new(1);

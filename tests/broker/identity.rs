@@ -9,6 +9,7 @@ use keyway_tests::event_log::Kind;
 use keyway_tests::wait;
 use keyway_tests::world::{CLEAN, Member, PATIENCE, Protocol, World};
 
+/// With an end that leaves the group (`StaticMember::Leaves`) it fails: the other is revoked twice.
 #[test]
 fn a_static_member_that_restarts_takes_its_partitions_back_and_nobody_else_notices() {
     for protocol in [Protocol::Range, Protocol::Consumer] {
@@ -41,6 +42,7 @@ fn a_static_member_that_restarts_takes_its_partitions_back_and_nobody_else_notic
 /// Of each partition, who ran its records under which fence, in the order of the records.
 type Fences = BTreeMap<i32, Vec<(String, u64)>>;
 
+/// With the same fence for every generation it fails.
 #[test]
 fn the_fence_of_a_partition_grows_when_it_moves() {
     for protocol in Protocol::ALL {
@@ -101,6 +103,7 @@ fn the_fence_of_a_partition_grows_when_it_moves() {
     }
 }
 
+/// With the fence of a generation that a restart leaves behind it fails with five.
 #[test]
 fn a_static_member_has_no_fence() {
     let world = World::new(1);
@@ -142,7 +145,8 @@ fn refusal(end: Result<Report, StopReason>) -> StopReason {
 }
 
 /// Under the consumer protocol the coordinator keeps the identity of one that has not left until its session is over, and
-/// librdkafka calls that fatal: a supervisor starts it again until it is taken.
+/// librdkafka calls that fatal: a supervisor starts it again until it is taken. With such an error only noted it waits
+/// in vain for readiness or an end.
 #[test]
 fn a_static_identity_that_was_killed_comes_back_or_stops_with_its_reason_and_is_not_ready_meanwhile()
  {
@@ -179,6 +183,7 @@ fn a_static_identity_that_was_killed_comes_back_or_stops_with_its_reason_and_is_
     }
 }
 
+/// With an error that is fatal only noted it waits in vain for the end of one of them.
 #[test]
 fn of_two_with_one_static_identity_one_stops_with_the_reason_and_the_other_goes_on() {
     for protocol in [Protocol::Range, Protocol::Consumer] {

@@ -21,7 +21,8 @@ fn consumer_protocol() {
 }
 
 /// Every record runs, each key in order and never two at once, and nothing that was committed as complete runs again:
-/// one member, two, three, one leaves, one crashes, one comes.
+/// one member, two, three, one leaves, one crashes, one comes. Fetched on from where it was read to, and not from the
+/// base, it fails: of what a member has back nothing runs.
 fn members_come_and_go_under_load(protocol: Protocol) {
     const PARTITIONS: usize = 6;
     let world = World::new(PARTITIONS as i32);

@@ -48,6 +48,7 @@ fn is_denied(health: &Health, is: impl Fn(&DeniedWhat) -> bool) -> bool {
     health.not_ready.iter().any(denied)
 }
 
+/// Without `Denials::note` it does not show.
 #[test]
 fn the_right_to_a_topic_is_taken_away_and_given_back_and_nothing_is_lost() {
     for protocol in [Protocol::Range, Protocol::Consumer] {
@@ -102,7 +103,7 @@ fn the_right_to_a_group_is_taken_away_and_given_back_and_nothing_is_lost() {
     assert_eq!(world.committed_holes(), [(60, 0)]);
 }
 
-/// librdkafka calls it fatal there, and the client does not recover.
+/// librdkafka calls it fatal there, and the client does not recover. With that only noted it waits in vain for the end.
 #[test]
 fn under_the_consumer_protocol_a_member_without_the_right_to_its_group_stops_with_the_reason() {
     let world = world();

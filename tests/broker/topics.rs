@@ -172,13 +172,19 @@ fn a_null_value_is_not_the_empty_value() {
     );
 }
 
-/// Between two lives of a topic, and for as long as each of them lasts.
-const LIFE: Duration = Duration::from_secs(2);
+/// How long a topic is there, and gone, in turn: once for longer than anything may wait for it.
+const LIVES: [Duration; 4] = [
+    Duration::from_secs(2),
+    Duration::from_secs(10),
+    Duration::from_secs(2),
+    Duration::from_secs(2),
+];
 
 /// The longest time in which neither of the topics that stay has a commit: a rebalance for the topic that comes or goes,
 /// on a machine with much else to do.
 const WITHOUT_A_COMMIT: Duration = Duration::from_secs(8);
 
+/// With a revoke that waits until also what is denied is committed it fails with 10 s without one.
 #[test]
 fn a_topic_that_comes_and_goes_holds_up_no_other() {
     for protocol in [Protocol::Range, Protocol::Consumer] {
@@ -199,8 +205,8 @@ fn a_topic_that_comes_and_goes_holds_up_no_other() {
         let began = Instant::now();
         let (mut last, mut longest) = ([(0, began); 2], Duration::ZERO);
         let mut exists = true;
-        let mut changes = 0;
-        while changes < 6 {
+        let (mut changes, mut changed) = (0, began);
+        while changes < LIVES.len() {
             for topic in [&world.topic, &other] {
                 let record = |n: i32| (Some(n % 2), Some(format!("key-{n}")), "value");
                 world.cluster.produce(topic, (0..4).map(record));
@@ -215,7 +221,7 @@ fn a_topic_that_comes_and_goes_holds_up_no_other() {
                     longest = longest.max(last.1.elapsed());
                 }
             }
-            if began.elapsed() >= LIFE * (changes + 1) {
+            if changed.elapsed() >= LIVES[changes] {
                 if exists {
                     let record = |_| (Some(0), Some("key"), "value");
                     world.cluster.produce(&fickle, (0..20).map(record));
@@ -225,6 +231,7 @@ fn a_topic_that_comes_and_goes_holds_up_no_other() {
                 }
                 exists = !exists;
                 changes += 1;
+                changed = Instant::now();
             }
         }
         assert!(
@@ -312,6 +319,7 @@ fn a_topic_that_is_made_anew_unnoticed_is_read_from_its_beginning() {
     }
 }
 
+/// Without `Denials::note` it does not show.
 #[test]
 fn a_topic_that_does_not_exist_shows_until_it_is_made() {
     for protocol in [Protocol::Range, Protocol::Consumer] {

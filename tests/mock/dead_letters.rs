@@ -63,6 +63,7 @@ fn denied(status: &Status) -> Option<&ClientError> {
     })
 }
 
+/// Complete with the order to write (`LetterNotAwaited`) it waits in vain for the count.
 #[test]
 fn after_its_last_attempt_a_record_is_in_the_dead_letter_topic_and_its_key_goes_on() {
     let world = world(&["bad", "good", "bad", "good"]);
@@ -99,6 +100,8 @@ fn after_its_last_attempt_a_record_is_in_the_dead_letter_topic_and_its_key_goes_
     }
 }
 
+/// Complete with the order to write (`LetterNotAwaited`), or with a letter that could not be written let go
+/// (`FailedLetterForgotten`), it waits in vain for the refusal: all four are committed.
 #[test]
 fn a_refused_letter_blocks_its_key_visibly_and_is_written_once_when_the_topic_heals() {
     let world = world(&["bad", "good", "bad", "other"]);

@@ -37,6 +37,7 @@ fn longest_gap<F: Future<Output = ()>>(body: F) -> Duration {
     Duration::from_millis(longest.load(Atomic::Relaxed))
 }
 
+/// With a `finished` that blocks its thread, on which the handlers run, it never ends.
 #[test]
 fn building_running_stopping_and_dropping_block_no_async_thread() {
     let world = World::of(1);
@@ -59,6 +60,7 @@ fn building_running_stopping_and_dropping_block_no_async_thread() {
     world.until_committed(200);
 }
 
+/// With a drop that waits for the end it fails with a gap of 11 s.
 #[test]
 fn dropping_a_running_engine_blocks_no_async_thread() {
     let world = World::of(1);

@@ -70,6 +70,7 @@ fn share() -> f64 {
     100.0 * busy.as_secs_f64() / took.as_secs_f64()
 }
 
+/// With a poll that never waits it fails.
 #[test]
 fn an_idle_engine_takes_less_than_a_hundredth_of_a_core() {
     if !is_measuring() {
@@ -84,6 +85,7 @@ fn an_idle_engine_takes_less_than_a_hundredth_of_a_core() {
     run.stop();
 }
 
+/// With a poll that never waits it fails, also where that is so in a drain alone.
 #[test]
 fn a_drain_that_waits_for_a_handler_does_not_spin() {
     if !is_measuring() {
