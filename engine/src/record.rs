@@ -316,7 +316,7 @@ impl<'r> Header<'r> {
         std::str::from_utf8(self.name).ok()
     }
 
-    /// The name as it was sent.
+    /// The name as it was sent, up to a NUL byte: librdkafka tells no more of it.
     pub fn name_bytes(&self) -> &'r [u8] {
         self.name
     }

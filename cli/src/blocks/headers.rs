@@ -19,10 +19,10 @@ pub(crate) enum Command {
 
 pub(crate) fn execute(command: Command) -> ExitCode {
     match command {
-        Command::Decode(args) if args.block.lines => codec::serve(decode),
-        Command::Decode(args) => codec::once(args.block.request().and_then(decode)),
-        Command::Encode(args) if args.lines => codec::serve(encode),
-        Command::Encode(args) => codec::once(encode(args.request())),
+        Command::Decode(DecodeArgs { block }) => {
+            codec::answer(block.lines, || block.request(), decode)
+        }
+        Command::Encode(args) => codec::answer(args.lines, || Ok(args.request()), encode),
     }
 }
 

@@ -78,7 +78,7 @@ pub(super) fn write(
 }
 
 /// The one answer of a command without `--lines`.
-pub(crate) fn once(answer: Result<impl Serialize, Refusal>) -> ExitCode {
+pub(super) fn once(answer: Result<impl Serialize, Refusal>) -> ExitCode {
     match write(&mut io::stdout().lock(), &answer) {
         Ok(()) if answer.is_ok() => exit::SUCCESS,
         Ok(()) => exit::bad_input(),

@@ -10,7 +10,7 @@ use super::answer::{self, Refusal};
 use crate::exit;
 
 /// Answers stdin on stdout until stdin ends.
-pub(crate) fn serve<Q: DeserializeOwned, A: Serialize>(
+pub(super) fn serve<Q: DeserializeOwned, A: Serialize>(
     codec: impl Fn(Q) -> Result<A, Refusal>,
 ) -> ExitCode {
     match answer_all(io::stdin().lock(), io::stdout().lock(), codec) {

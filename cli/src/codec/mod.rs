@@ -9,8 +9,25 @@
 mod answer;
 mod lines;
 
-pub(crate) use answer::{Refusal, True, once};
-pub(crate) use lines::serve;
+use std::process::ExitCode;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+pub(crate) use answer::{Refusal, True};
+
+/// Answers the lines of stdin, or the one request that the options make.
+pub(crate) fn answer<Q: DeserializeOwned, A: Serialize>(
+    lines: bool,
+    request: impl FnOnce() -> Result<Q, Refusal>,
+    codec: impl Fn(Q) -> Result<A, Refusal>,
+) -> ExitCode {
+    if lines {
+        lines::serve(codec)
+    } else {
+        answer::once(request().and_then(codec))
+    }
+}
 
 /// Reads hexadecimal digits of the request.
 pub(crate) fn bytes(name: &str, digits: &str) -> Result<Vec<u8>, Refusal> {

@@ -20,10 +20,8 @@ pub(crate) enum Command {
 
 pub(crate) fn execute(command: Command) -> ExitCode {
     match command {
-        Command::Decode(args) if args.lines => codec::serve(decode::decode),
-        Command::Decode(args) => codec::once(args.request().and_then(decode::decode)),
-        Command::Encode(args) if args.lines => codec::serve(encode::encode),
-        Command::Encode(args) => codec::once(args.request().and_then(encode::encode)),
+        Command::Decode(args) => codec::answer(args.lines, || args.request(), decode::decode),
+        Command::Encode(args) => codec::answer(args.lines, || args.request(), encode::encode),
     }
 }
 

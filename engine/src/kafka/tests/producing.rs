@@ -80,6 +80,22 @@ fn what_is_written_is_read_as_it_was_names_that_are_no_text_included() {
     assert_eq!(self::headers(with_headers), headers);
 }
 
+/// A fact about librdkafka, which gives a name without its length: what is behind a NUL is there, and can't be had.
+#[test]
+fn a_headers_name_is_read_up_to_its_first_nul() {
+    let broker = broker(1);
+    let producer = producer(&broker);
+    let headers: [NamedValue<'_>; 2] = [(b"a\0b", Some(b"1")), (b"\0", None)];
+    producer
+        .produce(&message(Some(b""), &headers), 7)
+        .expect("taken");
+    assert!(reports(&producer, 1)[0].1.is_ok());
+    let mut member = Member::reading(&broker);
+    member.until_records(1);
+    let read = self::headers(&member.records[0]);
+    assert_eq!(read, [(&b"a"[..], Some(&b"1"[..])), (b"", None)]);
+}
+
 #[test]
 fn each_message_is_judged_by_itself() {
     let broker = broker(1);
