@@ -2,6 +2,7 @@
 
 mod blocks;
 mod codec;
+mod cluster;
 mod exit;
 mod group;
 mod metadata;

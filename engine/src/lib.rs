@@ -4,7 +4,7 @@ mod budget;
 mod builder;
 mod circuit;
 mod context;
-mod dead_letters;
+pub mod dead_letters;
 pub mod decode;
 mod engine;
 pub mod group;

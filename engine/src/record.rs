@@ -14,8 +14,8 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use keyway_core::TaskRef;
-use keyway_core::{Epoch, PartitionSlot};
+use keyway_core::{Epoch, LaneIndex, Leases, PartitionSlot, TaskRef};
+use keyway_offsets::Offset;
 
 use crate::context::{Fence, Member, RecordId};
 use crate::kafka::{NativeRecord, Timestamp};
@@ -182,6 +182,20 @@ impl Record {
         }
     }
 
+    /// A record that is looked at and handled by nobody.
+    pub(crate) fn alone(message: Message) -> Self {
+        let at = TaskRef {
+            offset: Offset::ZERO,
+            epoch: Epoch::NONE,
+            slot: PartitionSlot(0),
+            lane: LaneIndex(0),
+            bytes: 0,
+            attempt: 1,
+        };
+        let nobody = Member::new(Arc::new(Leases::default()));
+        Self::new(message, &at, 0, Arc::new(nobody))
+    }
+
     /// What was noted of its failed attempts.
     pub(crate) fn failures(&self) -> Option<Failures> {
         self.message.failures()
@@ -329,9 +343,6 @@ impl<'r> Header<'r> {
 
 #[cfg(test)]
 mod tests {
-    use keyway_core::Leases;
-    use keyway_offsets::Offset;
-
     use super::*;
     use crate::kafka::RecordParts;
 

@@ -8,8 +8,8 @@ use keyway_offsets::{DEFAULT_CAP_CHARS, Limits, Offset, OffsetRange};
 use keyway_rider::{NotCompleted, WithComplete, with_complete};
 use serde::Serialize;
 
-use super::table::{Row, counted, table};
 use super::{Fault, Named, RiderAnswer, Target, answer, chars, say};
+use crate::cluster::table::{Row, counted, table};
 use crate::refusal::Refusal;
 use crate::{exit, units};
 
@@ -74,7 +74,7 @@ struct Answer {
 }
 
 pub(super) fn complete(args: &Args, json: bool) -> Result<ExitCode, Fault> {
-    let group = args.target.open(OpenTransactions::WaitFor)?;
+    let group = args.target.open(None, OpenTransactions::WaitFor)?;
     let partition = TopicPartition::new(&*args.topic, args.partition);
     let seen = committed(&group, &partition)?;
     group.ensure_stopped()?;
@@ -102,10 +102,10 @@ fn committed(group: &Group, partition: &TopicPartition) -> Result<Commit, Fault>
     match commits.into_iter().find(|(at, _)| at == partition) {
         Some((_, Ok(commit))) => Ok(commit),
         Some((partition, Err(error))) => Err(GroupError::Unreadable { partition, error }.into()),
-        None => Err(Fault::NothingCommitted(format!(
-            "group {} has committed nothing for {partition}",
-            group.id()
-        ))),
+        None => Err(Fault::NotThere {
+            name: "nothing_committed",
+            fault: format!("group {} has committed nothing for {partition}", group.id()),
+        }),
     }
 }
 
@@ -113,7 +113,10 @@ fn log_end(group: &Group, partition: &TopicPartition) -> Result<LogEnd, Fault> {
     let about = "the end of the log";
     let ends = group.log_ends(std::slice::from_ref(partition))?;
     let Some((_, end)) = ends.into_iter().next() else {
-        return Err(Fault::NothingCommitted(format!("{partition} has no log")));
+        return Err(Fault::NotThere {
+            name: "nothing_committed",
+            fault: format!("{partition} has no log"),
+        });
     };
     end.map_err(|error| GroupError::Refused { about, error }.into())
 }

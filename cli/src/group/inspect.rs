@@ -8,8 +8,8 @@ use keyway::{ClientError, TopicPartition};
 use keyway_offsets::{DEFAULT_CAP_CHARS, DEFAULT_MAX_WINDOW, HoleMap, Offset, picture};
 use serde::Serialize;
 
-use super::table::{Row, table};
 use super::{Fault, Named, RiderAnswer, Target, answer, chars, say};
+use crate::cluster::table::{Row, table};
 use crate::exit;
 
 /// Ranges of an answer: a map of 4,096 characters can have tens of thousands.
@@ -71,7 +71,7 @@ struct Partition {
 }
 
 pub(super) fn inspect(args: &Args, json: bool) -> Result<ExitCode, Fault> {
-    let group = args.target.open(OpenTransactions::LookPast)?;
+    let group = args.target.open(None, OpenTransactions::LookPast)?;
     let commits = group.commits()?;
     let state = group.state();
     if let Err(error) = &state {

@@ -9,8 +9,8 @@ use keyway_offsets::{DEFAULT_MAX_WINDOW, Decoded, Offset};
 use keyway_rider::{Rider, without_rider};
 use serde::Serialize;
 
-use super::table::{Row, counted, table};
 use super::{Fault, Named, RiderAnswer, Target, answer, chars, say};
+use crate::cluster::table::{Row, counted, table};
 use crate::exit;
 
 /// Rewrite what a stopped group has committed, without riders or without any metadata; a dry run unless --yes
@@ -89,13 +89,14 @@ struct Partition {
 }
 
 pub(super) fn scrub(args: &Args, json: bool) -> Result<ExitCode, Fault> {
-    let group = args.target.open(OpenTransactions::WaitFor)?;
+    let group = args.target.open(None, OpenTransactions::WaitFor)?;
     let commits = chosen(&group, &args.topics)?;
     if let Some(place) = missing(&commits, args) {
         let group = group.id();
-        return Err(Fault::NothingCommitted(format!(
-            "group {group} has committed nothing{place}"
-        )));
+        return Err(Fault::NotThere {
+            name: "nothing_committed",
+            fault: format!("group {group} has committed nothing{place}"),
+        });
     }
     group.ensure_stopped()?;
 

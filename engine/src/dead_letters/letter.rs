@@ -13,6 +13,21 @@ pub(crate) struct Origin {
     pub(crate) member: Option<Arc<str>>,
 }
 
+/// The names of a story's headers. The topic's comes first.
+pub(super) mod story {
+    pub(crate) const TOPIC: &str = "keyway.dlq.topic";
+    pub(crate) const PARTITION: &str = "keyway.dlq.partition";
+    pub(crate) const OFFSET: &str = "keyway.dlq.offset";
+    pub(crate) const TIMESTAMP: &str = "keyway.dlq.timestamp";
+    pub(crate) const ATTEMPTS: &str = "keyway.dlq.attempts";
+    pub(crate) const FIRST_FAILURE: &str = "keyway.dlq.first_failure";
+    pub(crate) const LAST_FAILURE: &str = "keyway.dlq.last_failure";
+    pub(crate) const ERROR: &str = "keyway.dlq.error";
+    pub(crate) const GROUP: &str = "keyway.dlq.group";
+    pub(crate) const MEMBER: &str = "keyway.dlq.member";
+    pub(crate) const HEADERS_UNREADABLE: &str = "keyway.dlq.headers_unreadable";
+}
+
 /// The record's own parts, and its story as headers.
 #[derive(Debug)]
 pub(crate) struct Letter<'r> {
@@ -24,31 +39,28 @@ pub(crate) struct Letter<'r> {
 impl<'r> Letter<'r> {
     pub(crate) fn of(record: &'r Record, origin: &Origin) -> Self {
         let mut story = vec![
-            ("keyway.dlq.topic", record.topic().to_owned()),
-            ("keyway.dlq.partition", record.partition().to_string()),
-            ("keyway.dlq.offset", record.offset().to_string()),
+            (story::TOPIC, record.topic().to_owned()),
+            (story::PARTITION, record.partition().to_string()),
+            (story::OFFSET, record.offset().to_string()),
         ];
         let mut add = |name, value: Option<String>| story.extend(value.map(|value| (name, value)));
         let number = |number: i64| number.to_string();
-        add("keyway.dlq.timestamp", record.timestamp().map(number));
-        add("keyway.dlq.attempts", Some(record.attempt().to_string()));
+        add(story::TIMESTAMP, record.timestamp().map(number));
+        add(story::ATTEMPTS, Some(record.attempt().to_string()));
         let failures = record.failures();
         let first = failures.as_ref().map(|failures| failures.first_at);
         let last = failures.as_ref().map(|failures| failures.last_at);
-        add("keyway.dlq.first_failure", first.map(number));
-        add("keyway.dlq.last_failure", last.map(number));
+        add(story::FIRST_FAILURE, first.map(number));
+        add(story::LAST_FAILURE, last.map(number));
+        add(story::ERROR, failures.map(|failures| failures.error.into()));
+        add(story::GROUP, Some(origin.group.to_string()));
         add(
-            "keyway.dlq.error",
-            failures.map(|failures| failures.error.into()),
-        );
-        add("keyway.dlq.group", Some(origin.group.to_string()));
-        add(
-            "keyway.dlq.member",
+            story::MEMBER,
             origin.member.as_ref().map(ToString::to_string),
         );
         let unreadable = record.headers().err();
         add(
-            "keyway.dlq.headers_unreadable",
+            story::HEADERS_UNREADABLE,
             unreadable.map(|why| why.to_string()),
         );
         Self { record, story }

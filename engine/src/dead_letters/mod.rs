@@ -4,10 +4,12 @@
 //! core, which decides when it is tried again.
 
 mod letter;
+mod opened;
 
 use std::sync::Arc;
 
 pub(crate) use self::letter::{Letter, Origin};
+pub use self::opened::{DeadLetter, NoDeadLetter, Story};
 
 /// Where the records of a route go that are to be dead letters, and in which form.
 ///

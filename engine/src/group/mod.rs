@@ -22,6 +22,7 @@
 //! what to do. What holds against a member that joins in between is the coordinator: Apache Kafka 4.1.1 refuses a plain
 //! commit of a stranger as soon as the group has members, under either protocol.
 
+mod reading;
 mod rewrite;
 
 use std::fmt::Write as _;

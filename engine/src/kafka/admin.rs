@@ -12,7 +12,7 @@ use super::TopicPartition;
 use super::close::{self, Farewell};
 use super::config::{Prefetch, prepare};
 use super::errors::{ALL_BROKERS_DOWN, ClientError};
-use super::group::{CommitOffset, Committed, GroupClient, PerPartition, Shared};
+use super::group::{CommitOffset, Committed, GroupClient, LogRange, PerPartition, Shared};
 use super::native::{Batch, Client, Description, OffsetSpec, PartitionList, Stashed};
 use super::rebalance::Rebalance;
 use super::{ConfigError, ErrorCode};
@@ -72,7 +72,7 @@ impl Outsider {
         &self.shared.group_id
     }
 
-    fn client(&self) -> &Client {
+    pub(super) fn client(&self) -> &Client {
         &self.shared.client
     }
 
@@ -109,6 +109,15 @@ impl Outsider {
         timeout: Duration,
     ) -> Result<PerPartition<Committed>, ClientError> {
         self.group.committed(partitions, timeout)
+    }
+
+    /// Where each log begins and ends, records of open transactions included.
+    pub(crate) fn log_ranges(
+        &self,
+        partitions: &[TopicPartition],
+        timeout: Duration,
+    ) -> Result<PerPartition<LogRange>, ClientError> {
+        self.group.log_range(partitions, timeout)
     }
 
     /// One past the last offset of each log, records of open transactions included, and the leader's epoch.

@@ -101,6 +101,14 @@ pub enum ClientError {
 }
 
 impl ClientError {
+    /// Nothing came in time.
+    pub(super) fn no_answer() -> Self {
+        Self::of(Failure {
+            code: Rd::RD_KAFKA_RESP_ERR__TIMED_OUT as i32,
+            text: "nothing came in time".to_owned(),
+        })
+    }
+
     /// Whether somebody has to change the cluster before it heals.
     pub(crate) fn is_denied(&self) -> bool {
         matches!(self, Self::Denied { .. })

@@ -44,6 +44,7 @@ mod mock;
 mod native;
 mod positions;
 mod producer;
+mod reading;
 mod rebalance;
 mod record;
 mod source;

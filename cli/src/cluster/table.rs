@@ -7,13 +7,13 @@ const GAP: usize = 2;
 
 /// One row, and lines that belong to it.
 #[derive(Default)]
-pub(super) struct Row {
-    pub(super) cells: Vec<String>,
-    pub(super) below: Vec<String>,
+pub(crate) struct Row {
+    pub(crate) cells: Vec<String>,
+    pub(crate) below: Vec<String>,
 }
 
 /// The rows under their heads, each column as wide as its widest cell.
-pub(super) fn table(heads: &[&str], rows: &[Row]) -> String {
+pub(crate) fn table(heads: &[&str], rows: &[Row]) -> String {
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.cells.get(column));
         let widths = cells.map(|cell| cell.chars().count());
@@ -41,7 +41,7 @@ pub(super) fn table(heads: &[&str], rows: &[Row]) -> String {
 }
 
 /// `1 partition`, `2 partitions`.
-pub(super) fn counted(count: usize, what: &str) -> String {
+pub(crate) fn counted(count: usize, what: &str) -> String {
     match count {
         1 => format!("1 {what}"),
         _ => format!("{count} {what}s"),
