@@ -3,6 +3,7 @@
 mod blocks;
 mod codec;
 mod cluster;
+mod dead_letters;
 mod exit;
 mod group;
 mod metadata;
@@ -49,6 +50,9 @@ enum Command {
     /// Look into a consumer group of a cluster, and change what a stopped one has committed
     #[command(subcommand)]
     Group(group::Command),
+    /// See what lies in a dead-letter topic, and send it back
+    #[command(subcommand)]
+    DeadLetters(dead_letters::Command),
     Run(Box<run::Args>),
 }
 
@@ -60,6 +64,7 @@ fn main() -> ExitCode {
         Command::Headers(command) => blocks::headers::execute(command),
         Command::Record(command) => blocks::record::execute(command),
         Command::Group(command) => group::execute(&command, cli.json),
+        Command::DeadLetters(command) => dead_letters::execute(&command, cli.json),
         Command::Run(args) => run::execute(*args, cli.json),
     }
 }

@@ -28,8 +28,9 @@ use events::EventLog;
 use generate::MockWorld;
 use handlers::Gauge;
 use observe::Told;
-use progress::Progress;
-use watch::Watch;
+pub(crate) use progress::Progress;
+pub(crate) use signals::listen;
+pub(crate) use watch::{Cause, Watch};
 
 use crate::refusal::Refusal;
 
@@ -111,7 +112,7 @@ fn with_retry(args: &Args, route: Route) -> Result<Route, Refusal> {
         .dead_letters(DeadLetters::headers(topic)))
 }
 
-fn start(builder: keyway::Builder) -> Result<Engine, Refusal> {
+pub(crate) fn start(builder: keyway::Builder) -> Result<Engine, Refusal> {
     let keyway = builder
         .build()
         .map_err(|error: BuildError| Refusal::BadInput(error.to_string()))?;

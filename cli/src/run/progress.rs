@@ -12,14 +12,14 @@ const EVERY: Duration = Duration::from_millis(250);
 const ERASE: &str = "\r\x1b[2K";
 
 /// Writes over the same line of stderr again and again.
-pub(super) struct Progress {
+pub(crate) struct Progress {
     shown_at: Instant,
     completed: u64,
 }
 
 impl Progress {
     /// A line, if stderr is a terminal.
-    pub(super) fn on_terminal() -> Option<Self> {
+    pub(crate) fn on_terminal() -> Option<Self> {
         io::stderr().is_terminal().then(|| Self {
             shown_at: Instant::now(),
             completed: 0,
@@ -27,7 +27,7 @@ impl Progress {
     }
 
     /// Shows a status, if it is time.
-    pub(super) fn show(&mut self, status: &Status) {
+    pub(crate) fn show(&mut self, status: &Status) {
         let since = self.shown_at.elapsed();
         if since < EVERY {
             return;
@@ -48,7 +48,7 @@ impl Progress {
     }
 
     /// Takes the line away.
-    pub(super) fn clear(self) {
+    pub(crate) fn clear(self) {
         let _ = write!(io::stderr(), "{ERASE}");
     }
 }

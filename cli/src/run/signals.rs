@@ -8,7 +8,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 /// Receives an item for each signal, from now on.
-pub(super) fn listen() -> io::Result<Receiver<()>> {
+pub(crate) fn listen() -> io::Result<Receiver<()>> {
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     let (sender, receiver) = channel();
     thread::Builder::new()

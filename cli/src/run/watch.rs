@@ -22,29 +22,29 @@ const TICK: Duration = Duration::from_millis(20);
 const ENDED_AT_ONCE: i32 = 1;
 
 /// What is watched for.
-pub(super) struct Watch<'e> {
-    pub(super) engine: &'e Engine,
-    pub(super) signals: Receiver<()>,
-    pub(super) until_idle: Option<Duration>,
-    pub(super) events: Option<Fault>,
+pub(crate) struct Watch<'e> {
+    pub(crate) engine: &'e Engine,
+    pub(crate) signals: Receiver<()>,
+    pub(crate) until_idle: Option<Duration>,
+    pub(crate) events: Option<Fault>,
     /// Shows on the terminal how it goes.
-    pub(super) progress: Option<Progress>,
+    pub(crate) progress: Option<Progress>,
 }
 
 /// How the engine ended.
-pub(super) struct End {
-    pub(super) result: Result<Report, StopReason>,
+pub(crate) struct End {
+    pub(crate) result: Result<Report, StopReason>,
     /// Who asked first.
-    pub(super) cause: Cause,
+    pub(crate) cause: Cause,
     /// The event log could not be written.
-    pub(super) fault: Option<String>,
+    pub(crate) fault: Option<String>,
     /// Since the engine's start.
-    pub(super) elapsed: Duration,
+    pub(crate) elapsed: Duration,
 }
 
 /// What an end is judged by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cause {
+pub(crate) enum Cause {
     /// The engine itself: as many records as were asked for are complete, or it had to stop.
     Engine,
     /// Nothing was there to do any more.
@@ -57,7 +57,7 @@ pub(super) enum Cause {
 
 impl Watch<'_> {
     /// Returns when the engine has ended.
-    pub(super) fn until_end(mut self) -> End {
+    pub(crate) fn until_end(mut self) -> End {
         let begun = Instant::now();
         let mut cause = None;
         let mut signals = 0;

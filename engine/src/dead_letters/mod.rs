@@ -1,7 +1,8 @@
-//! Dead letters: records that are written to another topic in place of a further attempt.
+//! Dead letters: records that are written to another topic in place of a further attempt, and how they are read again.
 //!
-//! `letter` says what is in one; the [writer](crate::writer) gets it to the broker. A letter that fails goes back to the
-//! core, which decides when it is tried again.
+//! [`DeadLetters`] says where the letters of a route go; [`DeadLetter::open`] gives a letter's reader the record and its
+//! story. A letter that can't be written is tried again for ever: the core decides when, so the thread that writes
+//! remembers nothing but what librdkafka has in its hands.
 
 mod letter;
 mod opened;
