@@ -1,8 +1,8 @@
 #![doc = include_str!("../README.md")]
 
 mod blocks;
-mod codec;
 mod cluster;
+mod codec;
 mod dead_letters;
 mod exit;
 mod group;
