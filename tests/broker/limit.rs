@@ -9,6 +9,7 @@ use crate::{SOON, coin};
 /// Below a share of 0.75 of the limit nothing waits.
 const THRESHOLD_CHARS: usize = 3_072;
 
+/// Without the threshold it waits in vain for a map that is too long.
 #[test]
 fn at_the_limit_what_is_above_waits_what_is_lowest_runs_and_all_of_it_completes() {
     const RECORDS: usize = 40_000;
@@ -81,6 +82,7 @@ fn at_the_limit_what_is_above_waits_what_is_lowest_runs_and_all_of_it_completes(
     assert!(longest <= Some(4_096), "{longest:?}");
 }
 
+/// Without what the refusal teaches (`LearnedCapIgnored`) it waits in vain for a lower limit.
 #[test]
 fn a_lower_limit_of_the_broker_is_learned_and_nothing_is_lost() {
     const RECORDS: usize = 12_000;

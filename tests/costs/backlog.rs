@@ -35,11 +35,14 @@ impl Writer {
 
     /// Appends a record with a value of [`VALUE`] bytes.
     pub(crate) fn append(&self, topic: &str, partition: i32, key: &str) {
-        let value = self.next_value();
+        self.append_value(topic, partition, key, &self.next_value());
+    }
+
+    pub(crate) fn append_value(&self, topic: &str, partition: i32, key: &str, value: &[u8]) {
         let mut record = BaseRecord::to(topic)
             .partition(partition)
             .key(key)
-            .payload(&value[..]);
+            .payload(value);
         while let Err((_, back)) = self.producer.send(record) {
             self.producer.poll(Duration::from_millis(10));
             record = back;
