@@ -141,7 +141,8 @@ fn dropped_at_once(when: &str, member: Member) {
     assert!(begin.elapsed() < AT_ONCE, "{when}: {:?}", begin.elapsed());
 }
 
-/// One cluster for all that a dead broker can do to an end, since it dies once.
+/// One cluster for all that a dead broker can do to an end, since it dies once. With a drop that waits for the end it
+/// fails after 10 s.
 #[test]
 fn with_the_broker_dead_a_stop_is_bounded_and_a_drop_does_not_wait() {
     let cluster = Cluster::with(Config::default());
@@ -189,7 +190,8 @@ fn with_the_broker_dead_a_stop_is_bounded_and_a_drop_does_not_wait() {
     world.judge(&CLEAN);
 }
 
-/// Everything that a person does with an engine, on the one thread of a runtime that has other work to do.
+/// Everything that a person does with an engine, on the one thread of a runtime that has other work to do. With a start
+/// that asks a broker something it fails with 3 s.
 #[test]
 fn no_call_blocks_the_thread_of_a_runtime() {
     let world = World::new(1);
@@ -245,8 +247,8 @@ impl Ticker {
     fn start() -> Self {
         let longest: Arc<AtomicU64> = Arc::default();
         let noted = Arc::clone(&longest);
+        let mut last = Instant::now();
         tokio::spawn(async move {
-            let mut last = Instant::now();
             loop {
                 tokio::time::sleep(Duration::from_millis(5)).await;
                 let gap = u64::try_from(last.elapsed().as_micros()).unwrap_or(u64::MAX);

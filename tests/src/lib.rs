@@ -8,6 +8,8 @@ pub mod doom;
 pub mod event_log;
 mod hex;
 pub mod java;
+#[cfg(test)]
+mod known_pain;
 pub mod member_process;
 pub mod peer;
 pub mod random;
