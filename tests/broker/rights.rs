@@ -77,6 +77,7 @@ fn the_right_to_a_topic_is_taken_away_and_given_back_and_nothing_is_lost() {
     }
 }
 
+/// With a refused commit taken for stored (`RefusalForgotten`) it waits in vain for readiness: none is made again.
 #[test]
 fn the_right_to_a_group_is_taken_away_and_given_back_and_nothing_is_lost() {
     let world = world();
