@@ -95,6 +95,8 @@ impl<P, G: Gate<P>> Core<P, G> {
 
     pub(crate) fn after_results(&mut self, route: RouteId, now: Timestamp) {
         if std::mem::take(&mut self.waits_for_outputs) {
+            // In turn, so that one route does not take all the room there is.
+            self.pacing.serve_after(route, self.routes.len());
             self.fill_all(now);
         } else {
             self.fill(route, now);
@@ -300,7 +302,7 @@ impl<P, G: Gate<P>> Core<P, G> {
             together => (together / 2).max(1),
         };
         let lane = self.lanes.get_mut(at.lane);
-        lane.failed = true;
+        lane.note_failed(at.offset);
         lane.due = lane.due.max(now.after(delay));
         let at = TaskRef {
             attempt: at.attempt.saturating_add(1),
@@ -376,6 +378,7 @@ impl<P, G: Gate<P>> Core<P, G> {
             lane.due = Timestamp::ZERO;
         }
         lane.failed = false;
+        lane.failed_at = None;
         lane.state = LaneState::Following;
         lane.merge_returned();
         self.queue_lane(index, now);

@@ -398,6 +398,16 @@ impl<P, G: Gate<P>> Core<P, G> {
         self.totals.records == 0
     }
 
+    /// Whether records have had outputs.
+    pub fn has_outputs(&self) -> bool {
+        self.counters.sent + self.counters.sends_failed > 0 || self.mean_output_bytes > 0
+    }
+
+    /// Whether a broker is waited for on some record's account.
+    pub fn is_writing(&self) -> bool {
+        self.totals.writes_out > 0
+    }
+
     /// What outputs that are being sent count.
     pub fn output_bytes(&self) -> usize {
         self.totals.output_bytes

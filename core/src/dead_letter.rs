@@ -49,8 +49,8 @@ impl<P, G: Gate<P>> Core<P, G> {
     pub(crate) fn write_dead_letter(&mut self, letter: DeadLetter<P>, now: Timestamp) {
         let at = letter.at;
         self.commands.push_back(Command::WriteDeadLetter(letter));
+        self.lanes.get_mut(at.lane).note_failed(at.offset);
         if mutated(Mutant::LetterNotAwaited) {
-            self.lanes.get_mut(at.lane).failed = true;
             self.complete(at, now);
             return;
         }

@@ -309,7 +309,13 @@ impl<P, G: Gate<P>> Core<P, G> {
         match self.routes[route.index()].config.shape {
             Shape::Pinned { .. } => {
                 while self.may_begin(route) && self.peek_lane(route, now).is_some() {
-                    let Some(worker) = self.routes[route.index()].place() else {
+                    let may_queue = self.outputs_allow_a_queue();
+                    let state = &mut self.routes[route.index()];
+                    let worker = match may_queue {
+                        true => state.place(),
+                        false => state.idle(),
+                    };
+                    let Some(worker) = worker else {
                         break;
                     };
                     let Some(index) = self.next_lane(route, now) else {
@@ -423,7 +429,8 @@ impl<P, G: Gate<P>> Core<P, G> {
         let state = &self.routes[route.index()];
         let room = state.room(worker).min(state.allowance());
         for _ in 0..room {
-            if !self.outputs_have_room() {
+            let is_idle = self.routes[route.index()].workers[worker.index()].held == 0;
+            if !is_idle && !self.outputs_allow_a_queue() {
                 break;
             }
             let Some(waiting) = self.take_next(index, now) else {
@@ -442,6 +449,10 @@ impl<P, G: Gate<P>> Core<P, G> {
     fn start_run(&mut self, route: RouteId, index: LaneIndex, now: Timestamp) {
         let state = &self.routes[route.index()];
         let length = state.run_length().min(state.allowance());
+        let length = match self.outputs_allow_a_queue() {
+            true => length,
+            false => length.min(1),
+        };
         let mut tasks = self.spare_vector();
         for _ in 0..length {
             let Some(waiting) = self.take_next(index, now) else {
@@ -492,7 +503,11 @@ impl<P, G: Gate<P>> Core<P, G> {
                 work: Work::Batch(tasks),
             });
         }
-        self.routes[route.index()].batch_due = None;
+        match self.may_begin(route) {
+            true => self.routes[route.index()].batch_due = None,
+            // Behind a circuit, or without room for outputs, it goes on waiting, for no time of its own.
+            false => self.routes[route.index()].batch_waits_for_room = true,
+        }
     }
 
     /// Whether the batch is full or has waited long enough.

@@ -78,8 +78,10 @@ pub(crate) struct Lane<P> {
     pub(crate) out_epoch: Epoch,
     /// Worker of the records that are out, for a pinned route.
     pub(crate) worker: WorkerIndex,
-    /// An attempt failed: nothing follows until all that is out has come back.
+    /// An attempt failed, or what it came to is being written: nothing follows until all that is out has come back.
     pub(crate) failed: bool,
+    /// The first record that failed, or was given up, since nothing was out.
+    pub(crate) failed_at: Option<Offset>,
     /// When the failed record may run again.
     pub(crate) due: Timestamp,
 }
@@ -91,6 +93,13 @@ impl<P> Lane<P> {
             && !self.failed
             && self.waiting.is_empty()
             && self.returned.is_empty()
+    }
+
+    /// Notes that a record has to run again, or goes to the dead letters.
+    pub(crate) fn note_failed(&mut self, offset: Offset) {
+        self.failed = true;
+        let first = self.failed_at.unwrap_or(offset);
+        self.failed_at = Some(first.min(offset));
     }
 
     /// Puts what came back in front of what waits, in the order of offsets.
@@ -163,6 +172,7 @@ impl<P> LaneTable<P> {
                     out_epoch: Epoch::NONE,
                     worker: WorkerIndex(0),
                     failed: false,
+                    failed_at: None,
                     due: Timestamp::ZERO,
                 });
                 index
@@ -183,6 +193,7 @@ impl<P> LaneTable<P> {
         debug_assert!(lane.out == 0 && lane.waiting.is_empty() && lane.returned.is_empty());
         lane.state = LaneState::Following;
         lane.failed = false;
+        lane.failed_at = None;
         lane.due = Timestamp::ZERO;
         lane.waiting.shrink_to(KEPT_CAPACITY);
         lane.returned.shrink_to(KEPT_CAPACITY);

@@ -16,7 +16,6 @@ use crate::command::Command;
 use crate::core::Core;
 use crate::gate::Gate;
 use crate::ids::Timestamp;
-use crate::lanes::Waiting;
 use crate::mutant::{Mutant, mutated};
 use crate::work::{Finished, TaskRef, Verdict};
 use crate::writes::Written;
@@ -49,12 +48,12 @@ pub struct Sent {
 }
 
 impl<P, G: Gate<P>> Core<P, G> {
+    /// The handler has outputs, which its record's lane waits for from now on.
     pub(crate) fn send(&mut self, mut sending: Sending<P>, now: Timestamp) {
         let at = sending.at;
-        let before = |waiting: &Waiting<P>| waiting.task.at.offset < at.offset;
-        let returned = &self.lanes.get(at.lane).returned;
-        sending.held_back =
-            returned.iter().any(before) && !mutated(Mutant::OutputsBeforeEarlierOnes);
+        let failed = self.lanes.get(at.lane).failed_at;
+        sending.held_back = failed.is_some_and(|failed| failed < at.offset)
+            && !mutated(Mutant::OutputsBeforeEarlierOnes);
         if mutated(Mutant::OutputsNotAwaited) {
             self.commands.push_back(Command::Send(sending));
             self.complete(at, now);
@@ -112,6 +111,12 @@ impl<P, G: Gate<P>> Core<P, G> {
             at, payload, bytes, ..
         } = sending;
         if self.end_send(&at, bytes) {
+            self.give_starts_back(u64::from(at.attempt == 1), now);
+            // The attempt that comes next has the number of this one.
+            let at = TaskRef {
+                attempt: at.attempt.saturating_sub(1),
+                ..at
+            };
             self.fail(at, payload, Duration::ZERO, 0, now);
         }
         self.after_write(&at, now);
@@ -122,15 +127,22 @@ impl<P, G: Gate<P>> Core<P, G> {
         self.end_write(at, Written::Outputs)
     }
 
-    /// Whether another record may start for all that is said of outputs: not while those under way, and what the
-    /// records at workers are likely to add, are more than there may be. One record may always.
+    /// Whether a record may start for all that is said of outputs: not while more of them are under way than there may
+    /// be. What is inside handlers by then goes on.
     pub(crate) fn outputs_have_room(&mut self) -> bool {
-        let expected = self.totals.out * self.mean_output_bytes;
-        let nothing_runs = self.totals.out == 0 && self.totals.output_bytes == 0;
-        let has_room =
-            nothing_runs || self.totals.output_bytes + expected < self.config.buffers.output_bytes;
+        let has_room = self.totals.output_bytes < self.config.buffers.output_bytes;
         self.waits_for_outputs |= !has_room;
         has_room
+    }
+
+    /// Whether a record may be queued at a worker behind another one: not while what is under way, and what those at
+    /// workers are likely to add, are more than there may be. Fast handlers have hundreds of records at their workers.
+    pub(crate) fn outputs_allow_a_queue(&mut self) -> bool {
+        let expected = self.totals.out.saturating_mul(self.mean_output_bytes);
+        let bound = self.config.buffers.output_bytes;
+        let allowed = self.totals.output_bytes.saturating_add(expected) < bound;
+        self.waits_for_outputs |= !allowed;
+        allowed
     }
 
     /// Notes what the attempts of a report had as outputs, those without any included.

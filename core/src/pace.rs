@@ -112,6 +112,11 @@ impl<P> Pacing<P> {
         first.is_some_and(|Reverse((opens, _, _))| *opens <= until)
     }
 
+    /// The route behind this one is served first from now on.
+    pub(crate) fn serve_after(&mut self, route: RouteId, count: usize) {
+        self.first_route = (route.index() + 1) % count;
+    }
+
     /// The routes in the order in which they are served.
     pub(crate) fn routes(&self, count: usize) -> impl Iterator<Item = RouteId> + use<P> {
         let first = self.first_route;
@@ -195,7 +200,7 @@ impl<P, G: Gate<P>> Core<P, G> {
             }
             Whose::Member => {
                 self.pacing.member_until = Some(until);
-                self.pacing.first_route = (route.index() + 1) % self.routes.len();
+                self.pacing.serve_after(route, self.routes.len());
             }
         }
     }

@@ -125,6 +125,13 @@ impl<P> Route<P> {
         }
     }
 
+    /// A worker that holds nothing.
+    pub(crate) fn idle(&self) -> Option<WorkerIndex> {
+        let mut workers = self.workers.iter();
+        let index = workers.position(|state| state.held == 0 && state.takes_more())?;
+        Some(WorkerIndex(index as u32))
+    }
+
     /// The worker that takes the next lane, or `None` while all are full.
     pub(crate) fn place(&mut self) -> Option<WorkerIndex> {
         if !self.service.spreads() && self.has_room(self.favourite) {

@@ -247,7 +247,8 @@ impl<P, G: Gate<P>> Core<P, G> {
             exhausted: self.totals.exhausted,
             full: self.is_full(),
             output_bytes: self.totals.output_bytes,
-            outputs_full: self.totals.output_bytes >= self.config.buffers.output_bytes,
+            outputs_full: self.waits_for_outputs
+                || self.totals.output_bytes >= self.config.buffers.output_bytes,
             limits: self.commits.limits,
             counters: self.counters,
         }

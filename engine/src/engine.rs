@@ -343,10 +343,9 @@ fn start_writer(
         // Whether a handler has outputs shows when it returns some.
         false => writer,
     };
-    Ok(Writes {
-        jobs: writer.start().map_err(StartError::Threads)?,
-        group: client.get("group.id").unwrap_or_default().into(),
-    })
+    let jobs = writer.start().map_err(StartError::Threads)?;
+    let group = client.get("group.id").unwrap_or_default();
+    Ok(Writes::new(jobs, group.into()))
 }
 
 impl Drop for Engine {

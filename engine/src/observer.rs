@@ -5,7 +5,7 @@ use crate::record::Record;
 
 /// Is told what happens to records and partitions, at the moment it happens.
 ///
-/// The methods are called on the workers' threads, the poll thread and those of the committer and of dead letters,
+/// The methods are called on the workers' threads, the poll thread and those of the committer and the writer,
 /// several at the same time, and whoever calls waits for the return: they must be fast and must not wait for the engine. A
 /// panic in one is logged and changes nothing, except that one in [`started`](Self::started) fails the
 /// attempt.
@@ -15,7 +15,7 @@ pub trait Observer: Send + Sync + 'static {
         let _ = record;
     }
 
-    /// The handler finished the record. Comes before anything can follow from it: the next start of its lane,
+    /// The handler finished the record, and where it has outputs the broker has acknowledged them. Comes before anything can follow from it: the next start of its lane,
     /// or a commit that covers it.
     fn done(&self, record: &Record) {
         let _ = record;

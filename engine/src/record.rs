@@ -250,7 +250,7 @@ impl Record {
                     reason: failure.text,
                 })?;
         let headers = (0..source.count()).filter_map(move |index| source.header(index));
-        Ok(headers.map(|(name, value)| Header { name, value }))
+        Ok(headers.map(|(name, value)| Header::new(name, value)))
     }
 
     /// The last header with this name: by convention a later one overrides an earlier one.
@@ -325,6 +325,10 @@ pub struct Header<'r> {
 }
 
 impl<'r> Header<'r> {
+    pub(crate) fn new(name: &'r [u8], value: Option<&'r [u8]>) -> Self {
+        Self { name, value }
+    }
+
     /// The name; `None` when it is not UTF-8, which the protocol asks for but brokers do not check.
     pub fn name(&self) -> Option<&'r str> {
         std::str::from_utf8(self.name).ok()

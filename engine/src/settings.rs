@@ -154,7 +154,7 @@ impl Settings {
                 .collect(),
             self.routes
                 .iter()
-                .map(|route| Some(route.dead_letters.as_ref()?.shared_topic()))
+                .map(|route| route.dead_letters.clone())
                 .collect(),
             by_topic,
             self.default_route.map(|route| RouteId(route as u16)),

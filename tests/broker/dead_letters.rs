@@ -114,13 +114,13 @@ fn a_missing_topic_blocks_the_key_visibly_and_gets_the_letter_when_it_is_made() 
 }
 
 /// Every record of `topic` becomes a letter in `dead`.
-fn bury_all(cluster: &Cluster, topic: &str, dead: &str, records: u64) {
+fn bury_all(cluster: &Cluster, topic: &str, dead: DeadLetters, records: u64) {
     let engine = Keyway::builder(cluster.client())
         .group(&cluster.unique("g"))
         .topics([topic.to_owned()])
         .start_at(StartAt::Earliest)
         .handler(|_: &Record| Outcome::DeadLetter("it is bad".into()))
-        .dead_letters(DeadLetters::headers(dead))
+        .dead_letters(dead)
         .build()
         .expect("a configuration")
         .start()
@@ -142,6 +142,12 @@ fn dead_letters(cluster: &Cluster, verb: &str, topic: &str, more: &[&str]) -> An
 
 #[test]
 fn letters_are_listed_shown_and_sent_back_as_they_were() {
+    for form in [DeadLetters::headers, DeadLetters::envelope] {
+        listed_shown_and_sent_back(form);
+    }
+}
+
+fn listed_shown_and_sent_back(form: fn(String) -> DeadLetters) {
     let cluster = Cluster::start();
     let topic = cluster.unique("orders");
     let dead = format!("{topic}.dead");
@@ -162,7 +168,7 @@ fn letters_are_listed_shown_and_sent_back_as_they_were() {
         &topic,
         [(Some(0), Some("k2"), "2"), (Some(0), Some("k2"), "3")],
     );
-    bury_all(cluster, &topic, &dead, 3);
+    bury_all(cluster, &topic, form(dead.clone()), 3);
     cluster.produce(&dead, [(Some(0), Some("stranger"), "no letter")]);
 
     let listed = dead_letters(cluster, "list", &dead, &[]);
@@ -254,7 +260,7 @@ fn a_replay_that_was_killed_goes_on_where_it_was() {
         &topic,
         records.map(|(key, value)| (None, Some(key.as_str()), value.as_str())),
     );
-    bury_all(cluster, &topic, &dead, LETTERS);
+    bury_all(cluster, &topic, DeadLetters::headers(&dead), LETTERS);
 
     let group = format!("keyway-replay.{dead}");
     // So that the one that was killed is not waited for long.

@@ -63,6 +63,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TOPIC", requires = "retry")]
     pub(super) dead_letter: Option<String>,
 
+    /// How a dead letter tells its story: in headers behind the record's own, or in an envelope in place of its value
+    #[arg(long, value_enum, default_value_t = LetterForm::Headers, requires = "dead_letter")]
+    pub(super) dead_letter_form: LetterForm,
+
     /// Send each record that the handler is through with to this topic, with its key, value, headers and timestamp; it is
     /// complete when the broker has acknowledged that, and what can't be sent is a failed attempt
     #[arg(long, value_name = "TOPIC")]
@@ -118,6 +122,15 @@ pub(super) enum Ordering {
     Partition,
     /// None
     Unordered,
+}
+
+/// How a dead letter tells its story.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum LetterForm {
+    /// In headers that begin with keyway.dlq
+    Headers,
+    /// In the value, with the whole record
+    Envelope,
 }
 
 /// Where a partition without a committed offset starts.

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use keyway::{BuildError, DeadLetters, Engine, Exhausted, Keyway, Route, StartError};
 
 pub(crate) use args::Args;
-use args::Ordering;
+use args::{LetterForm, Ordering};
 use events::EventLog;
 use generate::MockWorld;
 use handlers::Gauge;
@@ -109,7 +109,10 @@ fn with_retry(args: &Args, route: Route) -> Result<Route, Refusal> {
     }
     Ok(route
         .retry(retry.policy.then(Exhausted::DeadLetter))
-        .dead_letters(DeadLetters::headers(topic)))
+        .dead_letters(match args.dead_letter_form {
+            LetterForm::Headers => DeadLetters::headers(topic),
+            LetterForm::Envelope => DeadLetters::envelope(topic),
+        }))
 }
 
 pub(crate) fn start(builder: keyway::Builder) -> Result<Engine, Refusal> {

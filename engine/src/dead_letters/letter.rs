@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::{Form, envelope};
 use crate::kafka::{Outgoing, RawHeader};
 use crate::record::Record;
 
@@ -34,10 +35,13 @@ pub(crate) struct Letter<'r> {
     record: &'r Record,
     /// Name and value behind the record's own headers.
     story: Vec<(&'static str, String)>,
+    /// The value in place of the record's own.
+    envelope: Option<Vec<u8>>,
 }
 
 impl<'r> Letter<'r> {
-    pub(crate) fn of(record: &'r Record, origin: &Origin) -> Self {
+    /// `now` is milliseconds since 1970.
+    pub(crate) fn of(record: &'r Record, form: Form, origin: &Origin, now: i64) -> Self {
         let mut story = vec![
             (story::TOPIC, record.topic().to_owned()),
             (story::PARTITION, record.partition().to_string()),
@@ -63,10 +67,21 @@ impl<'r> Letter<'r> {
             story::HEADERS_UNREADABLE,
             unreadable.map(|why| why.to_string()),
         );
-        Self { record, story }
+        match form {
+            Form::Headers => Self {
+                record,
+                story,
+                envelope: None,
+            },
+            Form::Envelope => Self {
+                record,
+                envelope: Some(envelope::seal(record, &story, now)),
+                story: Vec::new(),
+            },
+        }
     }
 
-    /// All headers: the record's own in their order, then its story.
+    /// All headers: the record's own in their order, then its story where it is told there.
     pub(crate) fn headers(&self) -> Vec<RawHeader<'_>> {
         let own = self.record.headers().into_iter().flatten();
         let own = own.map(|header| (header.name_bytes(), header.value()));
@@ -76,15 +91,16 @@ impl<'r> Letter<'r> {
     }
 
     /// The letter as the producer takes it.
-    pub(crate) fn outgoing<'m>(&self, topic: &'m str, headers: &'m [RawHeader<'m>]) -> Outgoing<'m>
-    where
-        'r: 'm,
-    {
+    pub(crate) fn outgoing<'m>(
+        &'m self,
+        topic: &'m str,
+        headers: &'m [RawHeader<'m>],
+    ) -> Outgoing<'m> {
         Outgoing {
             topic,
             partition: None,
             key: self.record.key(),
-            value: self.record.value(),
+            value: self.envelope.as_deref().or(self.record.value()),
             headers,
             // That of its writing, from which the topic's retention counts.
             timestamp: None,

@@ -4,6 +4,7 @@
 //! story. A letter that can't be written is tried again for ever: the core decides when, so the thread that writes
 //! remembers nothing but what librdkafka has in its hands.
 
+mod envelope;
 mod letter;
 mod opened;
 
@@ -26,6 +27,16 @@ pub use self::opened::{DeadLetter, NoDeadLetter, Story};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadLetters {
     topic: Arc<str>,
+    form: Form,
+}
+
+/// Where a letter tells its story.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// In headers behind the record's own.
+    Headers,
+    /// In its value, with the record.
+    Envelope,
 }
 
 impl DeadLetters {
@@ -48,6 +59,21 @@ impl DeadLetters {
     pub fn headers(topic: impl Into<String>) -> Self {
         Self {
             topic: topic.into().into(),
+            form: Form::Headers,
+        }
+    }
+
+    /// Key and headers as they are, and in place of the value an envelope: the whole record with its story, told by the
+    /// names of [`DeadLetters::headers`]. For readers to whom the record's headers mean something, and who take no others.
+    ///
+    /// The envelope is a record block of the crate `keyway-records` whose headers are the story and whose value is the
+    /// record's own block; [`DeadLetter::open`] reads both forms. Headers that no block holds (a name that is no text, more
+    /// than 65,535 of them) are left out of it, which `keyway.dlq.headers_unreadable` tells, and are the letter's own all the
+    /// same. All else is as with headers.
+    pub fn envelope(topic: impl Into<String>) -> Self {
+        Self {
+            form: Form::Envelope,
+            ..Self::headers(topic)
         }
     }
 
@@ -56,7 +82,7 @@ impl DeadLetters {
         &self.topic
     }
 
-    pub(crate) fn shared_topic(&self) -> Arc<str> {
-        Arc::clone(&self.topic)
+    pub(crate) fn form(&self) -> Form {
+        self.form
     }
 }

@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use super::envelope;
 use super::letter::story;
 use crate::output::Output;
 use crate::record::{Header, Record, UnreadableHeaders};
@@ -85,14 +86,22 @@ pub enum NoDeadLetter {
 }
 
 impl<'l> DeadLetter<'l> {
-    /// Opens a letter that was written in the form of [`DeadLetters::headers`](super::DeadLetters::headers).
+    /// Opens a letter of either form.
     ///
-    /// The story begins at the last `keyway.dlq.topic`: whatever is before it was the record's own, stories of earlier
-    /// lives included.
+    /// Where the story is told in headers it begins at the last `keyway.dlq.topic`: whatever is before it was the record's
+    /// own, stories of earlier lives included.
     ///
     /// # Errors
     /// When the record is no such letter.
     pub fn open(letter: &'l Record) -> Result<Self, NoDeadLetter> {
+        if let Some(envelope) = envelope::unseal(letter) {
+            return Ok(Self {
+                key: envelope.key,
+                value: envelope.value,
+                headers: envelope.headers,
+                story: Story::read(&Told(envelope.story))?,
+            });
+        }
         let mut headers: Vec<Header<'l>> = letter.headers()?.collect();
         let is_begin = |header: &Header<'_>| header.name_bytes() == story::TOPIC.as_bytes();
         let begin = headers.iter().rposition(is_begin);
@@ -182,6 +191,7 @@ impl Story {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Form, Letter, Origin};
     use super::*;
     use crate::kafka::{NativeRecord, RecordParts};
 
@@ -254,5 +264,116 @@ mod tests {
             open(&bad),
             "its header `keyway.dlq.attempts` is `two`: a number is wanted"
         );
+    }
+
+    fn origin() -> Origin {
+        Origin {
+            group: "g".into(),
+            member: None,
+        }
+    }
+
+    type Parts<'a> = (
+        Option<&'a [u8]>,
+        Option<&'a [u8]>,
+        Vec<(&'a [u8], Option<&'a [u8]>)>,
+    );
+
+    fn dying((key, value, headers): &Parts<'_>, offset: i64) -> Record {
+        let mut parts = RecordParts::new("t", 3, offset);
+        parts.key = key.map(<[u8]>::to_vec);
+        parts.value = value.map(<[u8]>::to_vec);
+        let headers = headers.iter();
+        parts.headers = headers
+            .map(|(name, value)| (name.to_vec(), value.map(<[u8]>::to_vec)))
+            .collect();
+        Record::alone(NativeRecord::made(parts).into())
+    }
+
+    /// The letter of a record, as its reader gets it.
+    fn written(record: &Record, form: Form) -> Record {
+        let origin = origin();
+        let letter = Letter::of(record, form, &origin, 1_700_000_000_000);
+        let headers = letter.headers();
+        let message = letter.outgoing("t.dead", &headers);
+        dying(&(message.key, message.value, headers.clone()), 0)
+    }
+
+    fn parts<'l>(dead: &'l DeadLetter<'_>) -> Parts<'l> {
+        let headers = dead.headers.iter();
+        let headers = headers.map(|header| (header.name_bytes(), header.value()));
+        (dead.key, dead.value, headers.collect())
+    }
+
+    #[test]
+    fn in_either_form_the_record_is_as_it_was() {
+        let records: [Parts<'_>; 5] = [
+            (None, None, Vec::new()),
+            (Some(b""), Some(b""), vec![(b"a", Some(b"")), (b"a", None)]),
+            (
+                Some(b"k"),
+                None,
+                vec![
+                    (b"b", Some(b"\xff\x00")),
+                    (b"a", Some(b"1")),
+                    (b"b", Some(b"2")),
+                ],
+            ),
+            (
+                None,
+                Some(b"v"),
+                vec![
+                    (b"keyway.dlq.topic", Some(b"earlier")),
+                    (b"keyway.dlq.offset", None),
+                ],
+            ),
+            // No block holds such a name.
+            (
+                Some(b"k"),
+                Some(b"v"),
+                vec![(b"\xff", Some(b"1")), (b"a", None)],
+            ),
+        ];
+        for record in &records {
+            for form in [Form::Headers, Form::Envelope] {
+                let letter = written(&dying(record, 42), form);
+                let dead = DeadLetter::open(&letter).expect("a letter");
+                assert_eq!(&parts(&dead), record, "{form:?}");
+                let story = &dead.story;
+                assert_eq!((&*story.topic, story.partition, story.offset), ("t", 3, 42));
+                assert_eq!(story.group.as_deref(), Some("g"));
+                // Whatever the form, a letter may die again.
+                for again in [Form::Headers, Form::Envelope] {
+                    let second = written(&letter, again);
+                    let dead = DeadLetter::open(&second).expect("a letter");
+                    let (key, value, headers) = parts(&dead);
+                    assert_eq!((key, value), (letter.key(), letter.value()));
+                    let own = letter.headers().expect("readable");
+                    let own: Vec<_> = own.map(|own| (own.name_bytes(), own.value())).collect();
+                    assert_eq!(headers, own, "{form:?}, then {again:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_envelope_leaves_key_and_headers_as_they_were() {
+        let record: Parts<'_> = (
+            Some(b"k"),
+            Some(b"v"),
+            vec![(b"a", Some(b"1")), (b"a", None)],
+        );
+        let letter = written(&dying(&record, 42), Form::Envelope);
+        let headers = letter.headers().expect("readable");
+        let headers: Vec<_> = headers.map(|own| (own.name_bytes(), own.value())).collect();
+        assert_eq!((letter.key(), &headers), (record.0, &record.2));
+        assert_ne!(letter.value(), record.1);
+        // Another program's value that happens to be a record block is no envelope.
+        let bytes = letter.value().expect("an envelope");
+        let other = dying(&(Some(b"other"), Some(bytes), Vec::new()), 0);
+        assert_eq!(DeadLetter::open(&other), Err(NoDeadLetter::NoStory));
+        let damaged = [&bytes[..bytes.len() - 1], b"!"].concat();
+        let damaged = dying(&(record.0, Some(&damaged), record.2.clone()), 0);
+        assert_eq!(DeadLetter::open(&damaged), Err(NoDeadLetter::NoStory));
     }
 }

@@ -226,6 +226,8 @@ const NOT_OF_PRODUCERS: &[&str] = &[
     "acks",
     "enable.gapless.guarantee",
     "enable.idempotence",
+    "queue.buffering.max.kbytes",
+    "queue.buffering.max.messages",
     "request.required.acks",
     "statistics.interval.ms",
     "transactional.id",
@@ -254,6 +256,9 @@ pub(super) fn producer_config(member: &ClientConfig) -> ClientConfig {
         config.remove(property);
     }
     config.set("enable.idempotence", "true");
+    // The writer's bounds are the ones that hold: a message refused for a full queue would be a failed attempt.
+    config.set("queue.buffering.max.messages", "0");
+    config.set("queue.buffering.max.kbytes", "2147483647");
     for (property, alias, value) in OF_PRODUCERS {
         let is_chosen = config.get(property).is_some()
             || alias.is_some_and(|alias| config.get(alias).is_some());

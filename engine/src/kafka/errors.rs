@@ -38,7 +38,7 @@ impl fmt::Display for ErrorCode {
 pub enum DeniedWhat {
     /// The user or the password, certificate or token is refused.
     Authentication,
-    /// No right to read the topic, or to write it where it is a dead-letter topic. The name is empty where the broker does not say which.
+    /// No right to read the topic, or to write it where outputs or dead letters go there. The name is empty where the broker does not say which.
     Topic(String),
     /// The topic, or a partition of it, does not exist.
     MissingTopic(String),

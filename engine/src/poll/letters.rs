@@ -12,8 +12,7 @@ use crate::writer::{Job, LetterJob};
 
 impl PollLoop {
     pub(super) fn write_letter(&mut self, letter: DeadLetter<Message>) {
-        let topic = self.slots.dead_letter_topic(letter.at.slot);
-        let Some(topic) = topic else {
+        let Some(to) = self.slots.dead_letters(letter.at.slot) else {
             // The core asks for none where its route has no topic.
             tracing::error!(?letter, "a dead letter without a topic");
             return;
@@ -23,12 +22,8 @@ impl PollLoop {
             group: Arc::clone(&self.writes.group),
             member,
         };
-        // The writer ends only after this thread.
-        let _ = self.writes.jobs.send(Job::Letter(LetterJob {
-            letter,
-            topic,
-            origin,
-        }));
+        self.writes
+            .ask(Job::Letter(LetterJob { letter, to, origin }));
     }
 
     pub(super) fn letter_written(&mut self, at: TaskRef, now: Timestamp) {

@@ -332,6 +332,10 @@ impl PollLoop {
                 other => tracing::error!(?other, "a command that this engine does not know"),
             }
         }
+        if !self.writes.give_over() {
+            // It ends only after this thread, unless it has met a defect: nothing with outputs would ever be complete.
+            self.stop_because(StopReason::Defect("the writer has ended".to_owned()), now);
+        }
         if !pause.is_empty() {
             tracing::debug!(?pause, "paused by back-pressure");
             log_refusal(self.source.pause(&pause));
@@ -405,6 +409,11 @@ impl PollLoop {
         let mut records = std::mem::take(&mut self.state.records);
         if self.core.is_full() {
             // One record now and then, so that the client's callbacks are served.
+            // An acknowledgement of outputs does not end this wait.
+            let timeout = match self.core.is_writing() {
+                true => timeout.min(LOOK_AT_WORKERS),
+                false => timeout,
+            };
             let deadline = Instant::now() + timeout;
             if let Some(report) = self.reports.next_before(deadline) {
                 self.take_report(report, self.now());
@@ -435,6 +444,7 @@ impl PollLoop {
     fn awaits_reports(&self) -> bool {
         let (records, running) = self.core.load();
         records > running
+            || self.core.has_outputs()
             || self.state.shutdown.is_some()
             || self.state.rebalancing.is_under_way()
             || self.record_limit.is_some()

@@ -14,6 +14,7 @@ use keyway_rider::StateFault;
 use crate::budget::RECORD_OVERHEAD;
 use crate::circuit::CircuitStatus;
 use crate::context::Member;
+use crate::dead_letters::DeadLetters;
 use crate::kafka::{NativeRecord, PartitionToken, TopicPartition};
 use crate::observer::Observer;
 use crate::record::{Message, Record};
@@ -38,8 +39,8 @@ pub(crate) struct Slots {
     /// at each rebalance.
     by_token: HashMap<PartitionToken, PartitionSlot>,
     lane_rules: Vec<LaneRule>,
-    /// The dead-letter topic of each route that has one.
-    letters: Vec<Option<Arc<str>>>,
+    /// Where the dead letters of each route go, for those that have any.
+    letters: Vec<Option<DeadLetters>>,
     names: LaneNames,
     by_topic: HashMap<String, RouteId>,
     default_route: Option<RouteId>,
@@ -48,7 +49,7 @@ pub(crate) struct Slots {
 impl Slots {
     pub(crate) fn new(
         lane_rules: Vec<LaneRule>,
-        letters: Vec<Option<Arc<str>>>,
+        letters: Vec<Option<DeadLetters>>,
         by_topic: HashMap<String, RouteId>,
         default_route: Option<RouteId>,
         seed: u64,
@@ -149,7 +150,7 @@ impl Slots {
     }
 
     /// Where the dead letters of a partition's records go.
-    pub(crate) fn dead_letter_topic(&self, slot: PartitionSlot) -> Option<Arc<str>> {
+    pub(crate) fn dead_letters(&self, slot: PartitionSlot) -> Option<DeadLetters> {
         let route = self.entries[slot.index()].route;
         self.letters[route.index()].clone()
     }

@@ -452,6 +452,7 @@ impl Life {
         let now = self.now();
         let observer = Some(&*self.scribe as &dyn Observer);
         if sending.held_back {
+            drop(sending.payload.take_outputs());
             let sending = fail_attempt(sending, HELD_BACK, &self.member, observer);
             return self.core.outputs_not_sent(sending, now);
         }
@@ -477,7 +478,7 @@ impl Life {
 
     /// The broker takes a dead letter, unless the test says that it can't be written.
     fn write_letter(&mut self, log: &mut Log, letter: DeadLetter<Message>) {
-        let Some(topic) = self.slots.dead_letter_topic(letter.at.slot) else {
+        let Some(to) = self.slots.dead_letters(letter.at.slot) else {
             return;
         };
         let now = self.now();
@@ -486,8 +487,9 @@ impl Life {
         }
         let DeadLetter { at, payload, .. } = letter;
         let record = Record::new(payload, &at, 0, Arc::clone(&self.member));
-        let letter = Letter::of(&record, &self.origin);
-        log.letters.push(TestLetter::of(&topic, &letter));
+        let wall = self.member.clock().wall_millis();
+        let letter = Letter::of(&record, to.form(), &self.origin, wall);
+        log.letters.push(TestLetter::of(to.topic(), &letter));
         self.scribe.dead(&record);
         self.core.dead_letter_written(at, now);
         self.last_completed = now;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use keyway_core::{DeadLetter, Sending};
 
 use crate::context::Member;
-use crate::dead_letters::{Letter, Origin};
+use crate::dead_letters::{DeadLetters, Letter, Origin};
 use crate::kafka::{ClientError, NotWritten, Producer};
 use crate::output::Output;
 use crate::record::{Message, Record};
@@ -29,7 +29,7 @@ pub(crate) struct OutputsJob {
 #[derive(Debug)]
 pub(crate) struct LetterJob {
     pub(crate) letter: DeadLetter<Message>,
-    pub(crate) topic: Arc<str>,
+    pub(crate) to: DeadLetters,
     pub(crate) origin: Origin,
 }
 
@@ -58,7 +58,7 @@ impl Job {
     pub(super) fn topics(&self) -> impl Iterator<Item = &str> {
         let (outputs, letter) = match self {
             Job::Outputs(job) => (&job.outputs[..], None),
-            Job::Letter(job) => (&[][..], Some(&*job.topic)),
+            Job::Letter(job) => (&[][..], Some(job.to.topic())),
         };
         let outputs = outputs.iter().map(|output| &**output.topic());
         outputs.chain(letter)
@@ -110,21 +110,21 @@ impl LetterJob {
     fn write(self, producer: &Producer, number: u64, member: &Arc<Member>) -> Open {
         let LetterJob {
             letter: DeadLetter { at, payload, tries },
-            topic,
+            to,
             origin,
         } = self;
         let record = Record::new(payload, &at, 0, Arc::clone(member));
         let result = {
-            let letter = Letter::of(&record, &origin);
+            let letter = Letter::of(&record, to.form(), &origin, member.clock().wall_millis());
             let headers = letter.headers();
-            producer.produce(&letter.outgoing(&topic, &headers), number)
+            producer.produce(&letter.outgoing(to.topic(), &headers), number)
         };
         let bytes = record.size();
         let (payload, _) = record.into_parts();
         Open {
             job: Job::Letter(LetterJob {
                 letter: DeadLetter { at, payload, tries },
-                topic,
+                to,
                 origin,
             }),
             bytes,

@@ -173,7 +173,7 @@ impl Writer {
     }
 
     /// Starts the thread; it ends when the sender is dropped.
-    pub(crate) fn start(self) -> std::io::Result<Sender<Job>> {
+    pub(crate) fn start(self) -> std::io::Result<Sender<Vec<Job>>> {
         // Bounded by the core's buffers, which hold each of these records.
         let (sender, jobs) = crossbeam_channel::unbounded();
         std::thread::Builder::new()
@@ -182,7 +182,7 @@ impl Writer {
         Ok(sender)
     }
 
-    fn run(mut self, jobs: &Receiver<Job>) {
+    fn run(mut self, jobs: &Receiver<Vec<Job>>) {
         while self.take_jobs(jobs) {
             while self.messages < MOST_MESSAGES && self.bytes < MOST_BYTES {
                 let Some(job) = self.waiting.pop_front() else {
@@ -207,25 +207,27 @@ impl Writer {
     }
 
     /// Takes what is to be written. Says whether the engine is still there.
-    fn take_jobs(&mut self, jobs: &Receiver<Job>) -> bool {
+    fn take_jobs(&mut self, jobs: &Receiver<Vec<Job>>) -> bool {
         if self.open.is_empty() && self.waiting.is_empty() {
             match jobs.recv_timeout(LOOK_IDLE) {
-                Ok(job) => self.take_job(job),
+                Ok(together) => self.enter(together),
                 Err(RecvTimeoutError::Timeout) => return true,
                 Err(RecvTimeoutError::Disconnected) => return false,
             }
         }
         loop {
             match jobs.try_recv() {
-                Ok(job) => self.take_job(job),
+                Ok(together) => self.enter(together),
                 Err(TryRecvError::Empty) => return true,
                 Err(TryRecvError::Disconnected) => return false,
             }
         }
     }
 
-    fn take_job(&mut self, job: Job) {
-        self.waiting.extend(self.behind.enter(job));
+    fn enter(&mut self, together: Vec<Job>) {
+        for job in together {
+            self.waiting.extend(self.behind.enter(job));
+        }
     }
 
     fn write(&mut self, job: Job) {
@@ -317,7 +319,7 @@ impl Writer {
             (Job::Letter(job), Some(failure)) => {
                 self.inbox.send(Inbound::LetterFailed {
                     letter: job.letter,
-                    topic: job.topic,
+                    topic: job.to.topic().into(),
                     error: failure.error,
                 });
             }

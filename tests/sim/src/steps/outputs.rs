@@ -147,7 +147,13 @@ fn hold_back(world: &mut World, m: usize, sending: Sending<Payload>) -> Check {
     let member = &mut world.members[m];
     let at = sending.at;
     if let Some(assignment) = member.current(at.slot, at.epoch) {
-        runs_again(assignment, at.offset.get(), now);
+        // Nothing is wrong with it: no attempt is spent.
+        let retries = &mut assignment.retries;
+        let spent = retries.get(&at.offset.get()).map_or(0, |(spent, _)| *spent);
+        retries.insert(at.offset.get(), (spent, now));
+        if spent == 0 {
+            member.starts_left = member.starts_left.map(|left| left + 1);
+        }
     }
     forget_turn(member, &sending);
     member.core.outputs_not_sent(sending, now);
