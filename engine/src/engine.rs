@@ -138,7 +138,7 @@ impl Engine {
         let named = named.filter(|topic| !topic.starts_with('^'));
         let named_topics = named.map(|topic| topic.as_str().into()).collect();
 
-        let writes = start_writer(&settings, runtime.as_ref(), &member, &sender)?;
+        let writes = start_writer(&settings, runtime.as_ref(), &owned, &member, &sender)?;
         let tokens = settings.token_provider.clone().map(|provider| Tokens {
             provider,
             runtime,
@@ -326,6 +326,7 @@ impl Engine {
 fn start_writer(
     settings: &Settings,
     runtime: Option<&tokio::runtime::Handle>,
+    owned: &Arc<Owned>,
     member: &Arc<Member>,
     inbox: &InboxSender,
 ) -> Result<Writes, StartError> {
@@ -334,6 +335,7 @@ fn start_writer(
         client.clone(),
         settings.token_provider.clone(),
         runtime.cloned(),
+        Arc::clone(owned),
         Arc::clone(member),
         settings.observer.clone(),
         inbox.clone(),

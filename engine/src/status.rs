@@ -58,7 +58,7 @@ pub struct Status {
     pub output_bytes: usize,
     /// No record starts until some of them are acknowledged: they are more than a sixteenth of the memory budget.
     pub outputs_full: bool,
-    /// Why the last outputs could not be sent; cleared when some were.
+    /// Why outputs could not be sent to a topic; cleared when some were, or none are sent there any more for 5 minutes.
     pub send_error: Option<ClientError>,
     /// Records completed by a dead letter since the start.
     pub dead_letters: u64,

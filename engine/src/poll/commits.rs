@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender};
 use keyway_core::{
     CommitAnswer, CommitFinished, CommitPlan, Epoch, PartitionAnswer, PartitionPlan, PartitionSlot,
+    TaskRef,
 };
 use keyway_rider::Rider;
 
@@ -44,6 +45,13 @@ impl Owned {
 
     pub(crate) fn add(&self, slot: PartitionSlot, epoch: Epoch, rider: Rider) {
         self.lock().insert(slot, Assignment { epoch, rider });
+    }
+
+    /// Whether the assignment that a record was received in is this member's.
+    pub(crate) fn holds(&self, at: &TaskRef) -> bool {
+        let assignments = self.lock();
+        let its = assignments.get(&at.slot);
+        its.is_some_and(|assignment| assignment.epoch == at.epoch)
     }
 
     pub(crate) fn remove(&self, slot: PartitionSlot) {

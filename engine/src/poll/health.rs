@@ -75,8 +75,9 @@ impl PollLoop {
         }
         let is_own = |partition: &TopicPartition| self.slots.is_assigned(partition);
         not_ready.extend(self.state.denials.reasons(is_own, now));
-        let send_error = self.state.send_error.as_ref();
-        let errors = send_error.into_iter().chain(self.letter_error(core));
+        let of_letters = self.letter_error(core).map(|(error, since)| (error, since));
+        let of_outputs = self.send_errors(now).map(|why| (&why.error, &why.since));
+        let errors = of_outputs.chain(of_letters);
         for (error, since) in errors.filter(|(error, _)| error.is_denied()) {
             not_ready.push(NotReady::Denied {
                 error: error.clone(),

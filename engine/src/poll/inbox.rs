@@ -36,7 +36,11 @@ pub(crate) enum Inbound {
         reply: Sender<Result<(), CommitError>>,
     },
     /// The broker has all outputs of these records.
-    OutputsAcknowledged(Vec<Sent>),
+    OutputsAcknowledged {
+        sent: Vec<Sent>,
+        /// Topics that had refused outputs, and took some now.
+        healed: Vec<String>,
+    },
     /// Outputs of a record could not be sent.
     OutputsFailed {
         sending: Sending<Message>,

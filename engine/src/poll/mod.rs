@@ -27,6 +27,7 @@ mod shutdown;
 mod slots;
 mod tokens;
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -44,6 +45,7 @@ use self::denials::Denials;
 use self::identities::Identities;
 pub(crate) use self::inbox::{Inbound, Inbox, InboxSender, inbox};
 pub(crate) use self::look::{Look, Looker};
+use self::outputs::SendError;
 pub(crate) use self::outputs::Writes;
 use self::pauses::Pauses;
 pub(crate) use self::pauses::Which;
@@ -144,8 +146,8 @@ pub(crate) struct LoopState {
     /// The cluster has been asked for its topics.
     looking: bool,
     identities: Identities,
-    /// Why the last outputs could not be sent, and since when none could.
-    send_error: Option<(ClientError, Timestamp)>,
+    /// Why outputs could not be sent, by topic.
+    send_errors: BTreeMap<String, SendError>,
     /// Why the last dead letter could not be written, and since when none could.
     letter_error: Option<(ClientError, Timestamp)>,
     repeats: Repeats,
@@ -211,8 +213,8 @@ impl PollLoop {
                 Inbound::Drain { deadline } => self.begin_shutdown(Shutdown::drain(deadline), now),
                 Inbound::Stop { deadline } => self.begin_shutdown(Shutdown::stop(deadline), now),
                 Inbound::Commit { deadline, reply } => self.request_commit(deadline, reply, now),
-                Inbound::OutputsAcknowledged(acknowledged) => {
-                    self.outputs_acknowledged(acknowledged, now);
+                Inbound::OutputsAcknowledged { sent, healed } => {
+                    self.outputs_acknowledged(sent, &healed, now);
                 }
                 Inbound::OutputsFailed { sending, failure } => {
                     self.outputs_failed(sending, failure, now);
@@ -724,11 +726,7 @@ impl PollLoop {
             sending: core.partitions.iter().map(|part| part.sends_out).sum(),
             output_bytes: core.output_bytes,
             outputs_full: core.outputs_full,
-            send_error: self
-                .state
-                .send_error
-                .as_ref()
-                .map(|(error, _)| error.clone()),
+            send_error: self.send_errors(now).last().map(|why| why.error.clone()),
             dead_letters: counters.dead_letters,
             dead_letters_being_written: letters_out,
             dead_letters_waiting: letters_waiting,

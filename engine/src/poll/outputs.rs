@@ -1,14 +1,35 @@
 //! Outputs on their way between the core and the writer.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crossbeam_channel::Sender;
 use keyway_core::{Sending, Sent, Timestamp};
 
 use super::PollLoop;
-use crate::kafka::NotWritten;
+use crate::kafka::{ClientError, NotWritten};
 use crate::record::Message;
 use crate::writer::{HELD_BACK, Job, fail_attempt};
+
+/// What is known of topics that refuse outputs.
+const MOST_SEND_ERRORS: usize = 64;
+
+/// Outputs that could not be sent are forgotten so long after the last try at the same topic: nobody sends any there.
+const FORGOTTEN: Duration = Duration::from_secs(300);
+
+/// Why outputs could not be sent to a topic.
+#[derive(Debug)]
+pub(super) struct SendError {
+    pub(super) error: ClientError,
+    pub(super) since: Timestamp,
+    last: Timestamp,
+}
+
+impl SendError {
+    pub(super) fn is_recent(&self, now: Timestamp) -> bool {
+        now.since(self.last) < FORGOTTEN
+    }
+}
 
 /// The way to the writer.
 pub(crate) struct Writes {
@@ -40,6 +61,12 @@ impl Writes {
 }
 
 impl PollLoop {
+    /// Topics that refuse outputs.
+    pub(super) fn send_errors(&self, now: Timestamp) -> impl Iterator<Item = &SendError> {
+        let errors = self.state.send_errors.values();
+        errors.filter(move |error| error.is_recent(now))
+    }
+
     pub(super) fn send_outputs(&mut self, sending: Sending<Message>, now: Timestamp) {
         if sending.held_back {
             drop(sending.payload.take_outputs());
@@ -50,8 +77,16 @@ impl PollLoop {
         self.writes.ask(Job::outputs(sending));
     }
 
-    pub(super) fn outputs_acknowledged(&mut self, acknowledged: Vec<Sent>, now: Timestamp) {
-        self.state.send_error = None;
+    /// `healed` are topics that had refused outputs.
+    pub(super) fn outputs_acknowledged(
+        &mut self,
+        acknowledged: Vec<Sent>,
+        healed: &[String],
+        now: Timestamp,
+    ) {
+        for topic in healed {
+            self.state.send_errors.remove(topic);
+        }
         for sent in acknowledged {
             self.core.outputs_acknowledged(sent, now);
         }
@@ -75,8 +110,13 @@ impl PollLoop {
                 "outputs can't be sent: the attempt has failed"
             );
         }
-        let since = self.state.send_error.take().map_or(now, |(_, since)| since);
-        self.state.send_error = Some((error, since));
+        let errors = &mut self.state.send_errors;
+        errors.retain(|_, error| error.is_recent(now));
+        let since = errors.get(&topic).map_or(now, |error| error.since);
+        if errors.len() < MOST_SEND_ERRORS || errors.contains_key(&topic) {
+            let last = now;
+            errors.insert(topic, SendError { error, since, last });
+        }
         self.core.outputs_failed(sending, now);
     }
 }

@@ -33,7 +33,7 @@ pub(crate) struct LetterJob {
     pub(crate) origin: Origin,
 }
 
-/// A job of which messages are in librdkafka's hands.
+/// A job whose messages librdkafka was given, as far as it took them.
 #[derive(Debug)]
 pub(super) struct Open {
     pub(super) job: Job,
@@ -43,6 +43,8 @@ pub(super) struct Open {
     pub(super) messages: usize,
     /// Why one of them could not be written: the first reason.
     pub(super) failure: Option<NotWritten>,
+    /// Of its topics those that had refused outputs before.
+    pub(super) tried: Vec<String>,
 }
 
 impl Job {
@@ -81,6 +83,7 @@ impl Job {
             bytes: 0,
             messages: 0,
             failure: Some(NotWritten { error, topic }),
+            tried: Vec::new(),
         }
     }
 }
@@ -102,6 +105,7 @@ impl OutputsJob {
             bytes,
             messages,
             failure,
+            tried: Vec::new(),
         }
     }
 }
@@ -130,6 +134,7 @@ impl LetterJob {
             bytes,
             messages: usize::from(result.is_ok()),
             failure: result.err(),
+            tried: Vec::new(),
         }
     }
 }

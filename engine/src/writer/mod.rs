@@ -31,7 +31,7 @@ use self::lanes::SendLanes;
 use crate::context::Member;
 use crate::kafka::{ClientError, DeniedWhat, NotWritten, Producer, ProducerEvent, ProducerTokens};
 use crate::observer::Observer;
-use crate::poll::{Inbound, InboxSender, TokenProvider, Tokens};
+use crate::poll::{Inbound, InboxSender, Owned, TokenProvider, Tokens};
 use crate::record::{Message, Record};
 use crate::workers::guarded;
 
@@ -56,9 +56,15 @@ const TOPIC_ANSWER: Duration = Duration::from_secs(1);
 pub(crate) const HELD_BACK: &str =
     "the record before it in its batch runs again, and its outputs come after that one's";
 
+const ASSIGNMENT_OVER: &str = "its partition has left this member before its outputs were sent";
+
+/// Topics of which something is remembered: beyond, all of it is forgotten, which costs a question or a status line.
+const MOST_TOPICS: usize = 1_000;
+
 /// What the thread works with.
 pub(crate) struct Writer {
     producers: Producers,
+    owned: Arc<Owned>,
     member: Arc<Member>,
     observer: Option<Arc<dyn Observer>>,
     inbox: InboxSender,
@@ -72,6 +78,10 @@ pub(crate) struct Writer {
     messages: usize,
     bytes: usize,
     last_number: u64,
+    /// Topics that have refused outputs and taken none since.
+    failing: HashSet<String>,
+    /// Of these, topics that have taken some, and the poll thread was not told yet.
+    healed: Vec<String>,
     /// Topics that were missing at the last try, asked for before the next.
     missing: HashSet<String>,
     looked_for_topic: Option<Instant>,
@@ -137,6 +147,7 @@ impl Writer {
         config: ClientConfig,
         provider: Option<TokenProvider>,
         runtime: Option<Handle>,
+        owned: Arc<Owned>,
         member: Arc<Member>,
         observer: Option<Arc<dyn Observer>>,
         inbox: InboxSender,
@@ -148,6 +159,7 @@ impl Writer {
                 runtime,
                 current: None,
             },
+            owned,
             member,
             observer,
             inbox,
@@ -157,6 +169,8 @@ impl Writer {
             messages: 0,
             bytes: 0,
             last_number: 0,
+            failing: HashSet::new(),
+            healed: Vec::new(),
             missing: HashSet::new(),
             looked_for_topic: None,
             acknowledged: Vec::new(),
@@ -234,12 +248,26 @@ impl Writer {
         if let Some(reason) = self.producers.drop_fatal() {
             self.fail_open(&reason);
         }
+        if let Job::Outputs(outputs) = &job {
+            if !self.owned.holds(&outputs.sending.at) {
+                return self.assignment_over(job);
+            }
+        }
         self.look_for_missing(&job);
+        let failing = &self.failing;
+        let tried: Vec<String> = match failing.is_empty() {
+            true => Vec::new(),
+            false => {
+                let topics = job.topics().filter(|topic| failing.contains(*topic));
+                topics.map(str::to_owned).collect()
+            }
+        };
         let number = self.last_number + 1;
-        let open = match self.producers.current() {
+        let mut open = match self.producers.current() {
             Ok(producer) => job.write(producer, number, &self.member),
             Err(error) => job.refused(error),
         };
+        open.tried = tried;
         if open.messages == 0 {
             return self.ended(open);
         }
@@ -303,17 +331,29 @@ impl Writer {
     }
 
     fn ended(&mut self, open: Open) {
-        let Open { job, failure, .. } = open;
+        let Open {
+            job,
+            failure,
+            tried,
+            ..
+        } = open;
         let error = failure.as_ref().map(|failure| &failure.error);
         if let Some(ClientError::Denied {
             what: DeniedWhat::MissingTopic(topic),
             ..
         }) = error
         {
-            self.missing.insert(topic.clone());
+            note(&mut self.missing, topic);
         }
         match (job, failure) {
-            (Job::Outputs(job), None) => self.sent(job.sending),
+            (Job::Outputs(job), None) => {
+                for topic in tried {
+                    if self.failing.remove(&topic) {
+                        self.healed.push(topic);
+                    }
+                }
+                self.sent(job.sending);
+            }
             (Job::Outputs(job), Some(failure)) => self.not_sent(job.sending, failure),
             (Job::Letter(job), None) => self.letter_written(job.letter),
             (Job::Letter(job), Some(failure)) => {
@@ -342,6 +382,7 @@ impl Writer {
     }
 
     fn not_sent(&mut self, sending: Sending<Message>, failure: NotWritten) {
+        note(&mut self.failing, &failure.topic);
         let lane = sending.at.lane;
         let text = format!("an output could not be sent to {failure}");
         let sending = self.failed(sending, &text);
@@ -357,6 +398,19 @@ impl Writer {
         fail_attempt(sending, error, &self.member, self.observer.as_deref())
     }
 
+    /// Nothing of it has reached librdkafka, and whoever has the partition now runs the record again.
+    fn assignment_over(&mut self, job: Job) {
+        let Job::Outputs(job) = job else {
+            return;
+        };
+        let lane = job.sending.at.lane;
+        let behind: Vec<_> = self.behind.failed(lane).collect();
+        for sending in std::iter::once(job.sending).chain(behind) {
+            let sending = self.failed(sending, ASSIGNMENT_OVER);
+            self.inbox.send(Inbound::OutputsNotSent(sending));
+        }
+    }
+
     fn letter_written(&self, letter: DeadLetter<Message>) {
         let DeadLetter { at, payload, .. } = letter;
         self.tell(&at, payload, |observer, record| observer.dead(record));
@@ -369,10 +423,19 @@ impl Writer {
 
     fn tell_acknowledged(&mut self) {
         if !self.acknowledged.is_empty() {
-            let acknowledged = std::mem::take(&mut self.acknowledged);
-            self.inbox.send(Inbound::OutputsAcknowledged(acknowledged));
+            self.inbox.send(Inbound::OutputsAcknowledged {
+                sent: std::mem::take(&mut self.acknowledged),
+                healed: std::mem::take(&mut self.healed),
+            });
         }
     }
+}
+
+fn note(topics: &mut HashSet<String>, topic: &str) {
+    if topics.len() >= MOST_TOPICS {
+        topics.clear();
+    }
+    topics.insert(topic.to_owned());
 }
 
 /// Tells that an attempt has failed, and notes it with its record.
