@@ -127,7 +127,8 @@ fn of_a_batch_what_was_held_back_behind_a_failure_runs_again_whatever_its_policy
         world.not_sent(3);
         world.wait(RETRY_DELAY);
     }
-    // 1 and 3 have had their attempts; 2 has done nothing wrong.
+    // 1 and 3 have had their attempts; 2 has done nothing wrong, and has its first one still.
+    assert_eq!(world.attempt(2), 1);
     assert_eq!(world.passed_over, [(1, 2), (3, 2)]);
     assert_eq!(world.running(), [2]);
     world.send(&[2], 100);
@@ -292,4 +293,55 @@ fn of_a_batch_outputs_behind_a_failed_record_are_held_back() {
     world.sent(1);
     world.sent(2);
     assert!(world.core.is_empty());
+}
+
+// Counted with the calls that hang, what they are likely to send would keep everything from starting, for ever.
+#[test]
+fn a_call_that_hangs_holds_up_nobody_who_has_room() {
+    for config in [pool(2), pinned(2)] {
+        let mut config = config;
+        config.buffers.output_bytes = 100;
+        let mut world = World::new(config);
+        for offset in 0..10 {
+            world.arrive(&[(offset, "large")]);
+            world.send(&[offset], 150);
+            world.sent(offset);
+        }
+        world.arrive(&[(10, "hangs")]);
+        world.arrive(&[(11, "a"), (12, "b")]);
+        assert_eq!(world.running(), [10, 11], "one behind the other");
+        world.send(&[11], 150);
+        assert_eq!(world.running(), [10], "150 of 100");
+        world.sent(11);
+        assert_eq!(world.running(), [10, 12]);
+    }
+}
+
+// By what has come back to its lane alone it would be sent, since of a partition that leaves nothing comes back.
+#[test]
+fn outputs_behind_a_failed_record_are_held_back_during_a_revoke_too() {
+    let batch = BatchConfig {
+        same_lane: true,
+        ..BatchConfig::default()
+    };
+    let mut world = World::new(batches(Shape::Pool { concurrency: 1 }, batch));
+    world.arrive(&[(0, "warm")]);
+    world.arrive(&[(1, "a"), (2, "a")]);
+    world.done(&[0]);
+    world.with(|core, _| core.revoking(SLOT));
+    world.end_at(0, &[1, 2], false, |payload| match payload {
+        1 => Verdict::Failed {
+            payload,
+            after: None,
+        },
+        _ => Verdict::Outputs {
+            payload,
+            update: None,
+            bytes: 100,
+        },
+    });
+    assert!(world.sendings[&(0, 2)].held_back);
+    world.held_back(2);
+    assert!(world.core.is_quiet(SLOT));
+    assert_eq!(world.core.base(SLOT), at(1), "neither is complete");
 }
