@@ -26,6 +26,7 @@ impl Writer {
         client
             .set("compression.codec", "lz4")
             .set("linger.ms", "50")
+            .set("enable.idempotence", "true")
             .set("queue.buffering.max.messages", "1000000");
         Self {
             producer: client.create().expect("a producer"),

@@ -123,7 +123,9 @@ fn memory_under_a_poisoned_key_is_bounded_and_good_keys_go_on() {
     let (most, lasted) = (member.most_resident(), began.elapsed());
     let written = traffic.end();
     member.tell("heal");
-    member.until("all of it, and its commit", PATIENCE, |status| {
+    let ends = cluster.end_offsets(&topic);
+    let all = format!("all of {written} records, their logs end at {ends:?}, and its commit");
+    member.until(&all, PATIENCE, |status| {
         status["completed"].as_u64() == Some(written) && status["uncommitted"] == 0
     });
     member.stop();

@@ -213,6 +213,11 @@ fn status(engine: &Engine) -> Value {
         "map_chars": partitions.iter().map(|partition| partition.map_chars).max(),
         "map_limit": status.metadata_limit,
         "idle_millis": status.idle_for.map(|time| time.as_millis() as u64),
+        // Where each stands, for whoever has to find out why one does.
+        "logs": partitions.iter().map(|partition| json!({
+            "partition": partition.partition.to_string(), "base": partition.base, "log_end": partition.log_end,
+            "buffered": partition.buffered, "paused": partition.paused,
+        })).collect::<Vec<_>>(),
         "ended": engine.ended().map(|end| format!("{end:?}")),
     })
 }

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use keyway::rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
-use keyway_tests::cluster::Cluster;
+use keyway_tests::cluster::{Cluster, Config};
 use keyway_tests::member_process::MemberProcess;
 
 const MIB: f64 = 1_048_576.0;
@@ -128,7 +128,12 @@ impl Topics {
 
 fn main() -> ExitCode {
     let wanted = Wanted::from_arguments();
-    let mut topics = Topics::new(Cluster::start());
+    // The producer asks for its topics every five minutes: brokers would make those anew that were deleted.
+    let cluster = Box::leak(Box::new(Cluster::with(Config {
+        properties: &[("auto.create.topics.enable", "false")],
+        ..Config::default()
+    })));
+    let mut topics = Topics::new(cluster);
     let mut member = MemberProcess::start(&[
         format!("brokers={}", topics.cluster.bootstrap()),
         format!("group={}", topics.cluster.unique("group")),
