@@ -241,6 +241,11 @@ impl Source {
     /// # Errors
     /// As [`Source::assign`].
     pub(crate) fn unassign(&mut self, partitions: &[TopicPartition]) -> Result<(), ClientError> {
+        // librdkafka keeps a pause over a rebalance: the partition would stand still when it comes back, and nobody would
+        // know. While the rebalance lasts librdkafka holds it by itself.
+        if let Err(error) = self.resume(partitions) {
+            tracing::warn!(%error, "a pause could not be ended: what was paused may stand still when it comes back");
+        }
         let protocol = self.rebalance.unassign(&self.shared, partitions)?;
         self.eager = protocol != Protocol::Cooperative;
         if self.eager {
