@@ -8,7 +8,7 @@
 //!            ^                          \--> failed: in front of its lane until the next try is due
 //!            '------------ later -----------------'
 //! ```
-//!
+
 use std::time::Duration;
 
 use crate::command::Command;

@@ -6,12 +6,22 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use keyway_core::{
-    BatchConfig, CommitAnswer, CommitReason, Exhausted, PartitionSlot, RetryPolicy, Shape, Verdict,
+    BatchConfig, CommitAnswer, CommitReason, CoreConfig, Exhausted, PartitionSlot, RetryPolicy,
+    Shape, Verdict,
 };
 use support::{INTERVAL, RETRY_DELAY, World, at, batches, map, pinned, pool};
 
 const SLOT: PartitionSlot = PartitionSlot(0);
 const SECOND: Duration = Duration::from_secs(1);
+
+/// One call at a time, which may have several records of a lane.
+fn batches_of_a_lane() -> CoreConfig {
+    let batch = BatchConfig {
+        same_lane: true,
+        ..BatchConfig::default()
+    };
+    batches(Shape::Pool { concurrency: 1 }, batch)
+}
 
 // The simulator takes this out with its mutant `OutputsNotAwaited`.
 #[test]
@@ -104,11 +114,7 @@ fn what_was_behind_it_at_its_worker_comes_after_the_outputs_in_order() {
 
 #[test]
 fn of_a_batch_what_was_held_back_behind_a_failure_runs_again_whatever_its_policy_says() {
-    let batch = BatchConfig {
-        same_lane: true,
-        ..BatchConfig::default()
-    };
-    let mut config = batches(Shape::Pool { concurrency: 1 }, batch);
+    let mut config = batches_of_a_lane();
     config.routes[0].retry = RetryPolicy {
         attempts: NonZeroU32::new(2),
         exhausted: Exhausted::Skip,
@@ -255,11 +261,7 @@ fn a_thousand_revokes_under_outputs_leave_no_count_behind() {
 
 #[test]
 fn of_a_batch_outputs_behind_a_failed_record_are_held_back() {
-    let batch = BatchConfig {
-        same_lane: true,
-        ..BatchConfig::default()
-    };
-    let mut world = World::new(batches(Shape::Pool { concurrency: 1 }, batch));
+    let mut world = World::new(batches_of_a_lane());
     world.arrive(&[(0, "warm")]);
     world.arrive(&[(1, "a"), (2, "a"), (3, "b")]);
     world.done(&[0]);
@@ -320,11 +322,7 @@ fn a_call_that_hangs_holds_up_nobody_who_has_room() {
 // By what has come back to its lane alone it would be sent, since of a partition that leaves nothing comes back.
 #[test]
 fn outputs_behind_a_failed_record_are_held_back_during_a_revoke_too() {
-    let batch = BatchConfig {
-        same_lane: true,
-        ..BatchConfig::default()
-    };
-    let mut world = World::new(batches(Shape::Pool { concurrency: 1 }, batch));
+    let mut world = World::new(batches_of_a_lane());
     world.arrive(&[(0, "warm")]);
     world.arrive(&[(1, "a"), (2, "a")]);
     world.done(&[0]);

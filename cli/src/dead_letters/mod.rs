@@ -57,14 +57,13 @@ impl Letters {
 }
 
 pub(crate) fn execute(command: &Command, json: bool) -> ExitCode {
-    let is_terminal = io::stdout().is_terminal();
-    let short = json || !is_terminal;
+    let json = json || !io::stdout().is_terminal();
     let done = match command {
-        Command::List(args) => list::list(args, short),
-        Command::Show(args) => show::show(args, short),
-        Command::Replay(args) => replay::replay(args, short),
+        Command::List(args) => list::list(args, json),
+        Command::Show(args) => show::show(args, json),
+        Command::Replay(args) => replay::replay(args, json),
     };
-    conclude(done, short)
+    conclude(done, json)
 }
 
 /// Visits everything that the partitions hold, as a letter or with the reason why it is none.

@@ -5,7 +5,6 @@
 //! order.
 
 use std::collections::BTreeMap;
-use std::io::IsTerminal;
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -146,10 +145,7 @@ fn send(args: &Args, otherwise: &str, json: bool, whole: &mut Answer) -> Result<
         signals,
         until_idle: Some(UNTIL_IDLE),
         events: None,
-        progress: match json || !std::io::stderr().is_terminal() {
-            true => None,
-            false => Progress::on_terminal(),
-        },
+        progress: if json { None } else { Progress::on_terminal() },
     };
     let end = watch.until_end();
     whole.replayed = replayed.load(Ordering::Relaxed);

@@ -49,9 +49,7 @@ impl Owned {
 
     /// Whether the assignment that a record was received in is this member's.
     pub(crate) fn holds(&self, at: &TaskRef) -> bool {
-        let assignments = self.lock();
-        let its = assignments.get(&at.slot);
-        its.is_some_and(|assignment| assignment.epoch == at.epoch)
+        holds(&self.lock(), at.slot, at.epoch)
     }
 
     pub(crate) fn remove(&self, slot: PartitionSlot) {
@@ -60,11 +58,7 @@ impl Owned {
 
     fn holds_all<'a>(&self, mut partitions: impl Iterator<Item = &'a PartitionPlan>) -> bool {
         let assignments = self.lock();
-        partitions.all(|part| {
-            assignments
-                .get(&part.slot)
-                .is_some_and(|assignment| assignment.epoch == part.epoch)
-        })
+        partitions.all(|part| holds(&assignments, part.slot, part.epoch))
     }
 
     /// What the broker has of the partition's rider.
@@ -81,6 +75,15 @@ impl Owned {
             }
         }
     }
+}
+
+fn holds(
+    assignments: &HashMap<PartitionSlot, Assignment>,
+    slot: PartitionSlot,
+    epoch: Epoch,
+) -> bool {
+    let its = assignments.get(&slot);
+    its.is_some_and(|assignment| assignment.epoch == epoch)
 }
 
 /// A plan with the names of its partitions, in its order.
