@@ -128,12 +128,7 @@ impl Topics {
 
 fn main() -> ExitCode {
     let wanted = Wanted::from_arguments();
-    // The producer asks for its topics every five minutes: brokers would make those anew that were deleted.
-    let cluster = Box::leak(Box::new(Cluster::with(Config {
-        properties: &[("auto.create.topics.enable", "false")],
-        ..Config::default()
-    })));
-    let mut topics = Topics::new(cluster);
+    let mut topics = Topics::new(Box::leak(Box::new(Cluster::with(Config::default()))));
     let mut member = MemberProcess::start(&[
         format!("brokers={}", topics.cluster.bootstrap()),
         format!("group={}", topics.cluster.unique("group")),

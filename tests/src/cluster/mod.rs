@@ -310,6 +310,9 @@ fn client_with(bootstrap: &str, own: &[(String, String)]) -> ClientConfig {
     config
         .set("bootstrap.servers", bootstrap)
         .set("broker.address.family", "v4")
+        // A producer asks for the topics that it knows every five minutes, and a broker would make those anew that a test
+        // has deleted.
+        .set("allow.auto.create.topics", "false")
         .set("reconnect.backoff.max.ms", "200")
         // A paused node takes connections and answers nothing.
         .set("api.version.request.timeout.ms", "3000")
