@@ -6,44 +6,12 @@ mod common;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use common::{Event, Run, answer, count, keyway, output, signal};
+use common::{Event, Run, answer, assert_keys_in_order, count, keyway, output, signal};
 use keyway_offsets::{DEFAULT_MAX_WINDOW, HoleMap, Offset};
 use keyway_rider::{Rider, read};
 use serde_json::json;
 
 type Place = (String, i64, i64);
-
-/// A run of one key ends before the next one starts, and their offsets ascend.
-fn assert_keys_in_order(events: &[Event]) {
-    let mut running: HashMap<(String, i64, String), i64> = HashMap::new();
-    let mut last: HashMap<(String, i64, String), i64> = HashMap::new();
-    for event in events.iter().filter(|event| {
-        ["start", "done", "failed"]
-            .iter()
-            .any(|kind| event.is(kind))
-    }) {
-        let (topic, partition, offset) = event.place();
-        let lane = (topic, partition, event.key().unwrap());
-        if event.is("start") {
-            assert_eq!(
-                running.insert(lane.clone(), offset),
-                None,
-                "two of {lane:?} at once"
-            );
-            assert!(
-                last.get(&lane).is_none_or(|&last| last <= offset),
-                "{lane:?} went back to {offset}"
-            );
-            last.insert(lane, offset);
-        } else {
-            assert_eq!(
-                running.remove(&lane),
-                Some(offset),
-                "{lane:?} ended what it had not started"
-            );
-        }
-    }
-}
 
 fn map_of(base: i64, text: &str) -> HoleMap {
     let metadata = read(
@@ -344,7 +312,9 @@ fn a_broker_that_does_not_answer_is_waited_for_until_a_signal() {
 fn what_can_not_be_run_is_exit_code_2() {
     for arguments in [
         "run",
-        "run --brokers mock --handler exec:cat",
+        "run --brokers mock --handler exec:",
+        "run --brokers mock --handler exec:cat --batch 5",
+        "run --brokers mock --handler exec:cat --handler-timeout 1ms",
         "run --brokers mock --handler sleep:2",
         "run --brokers mock --concurrency 0",
         "run --brokers mock --batch 0",

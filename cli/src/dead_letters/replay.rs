@@ -146,6 +146,7 @@ fn send(args: &Args, otherwise: &str, json: bool, whole: &mut Answer) -> Result<
         until_idle: Some(UNTIL_IDLE),
         events: None,
         progress: if json { None } else { Progress::on_terminal() },
+        before_exit: Box::new(|| ()),
     };
     let end = watch.until_end();
     whole.replayed = replayed.load(Ordering::Relaxed);

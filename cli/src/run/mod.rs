@@ -55,7 +55,8 @@ fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     let topics = config::topics(args, mock.as_ref())?;
     let gauge = Arc::new(Gauge::default());
 
-    let route = handlers::route(args, &gauge).ordering(match args.ordering {
+    let (route, children) = handlers::route(args, &gauge)?;
+    let route = route.ordering(match args.ordering {
         Ordering::Key => keyway::Ordering::Key,
         Ordering::Partition => keyway::Ordering::Partition,
         Ordering::Unordered => keyway::Ordering::Unordered,
@@ -89,8 +90,15 @@ fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
         until_idle: args.until_idle,
         events: fault,
         progress: if json { None } else { Progress::on_terminal() },
+        before_exit: Box::new({
+            let children = children.clone();
+            move || children.iter().for_each(|children| children.kill())
+        }),
     };
     let end = watch.until_end();
+    if let Some(children) = children {
+        children.end();
+    }
     Ok(summary::conclude(&end, &engine.status(), &gauge))
 }
 

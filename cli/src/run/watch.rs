@@ -29,6 +29,8 @@ pub(crate) struct Watch<'e> {
     pub(crate) events: Option<Fault>,
     /// Shows on the terminal how it goes.
     pub(crate) progress: Option<Progress>,
+    /// Done before the third signal ends the process.
+    pub(crate) before_exit: Box<dyn Fn()>,
 }
 
 /// How the engine ended.
@@ -112,7 +114,10 @@ impl Watch<'_> {
                 );
                 self.engine.stop(STOP_WITHIN);
             }
-            _ => process::exit(ENDED_AT_ONCE),
+            _ => {
+                (self.before_exit)();
+                process::exit(ENDED_AT_ONCE)
+            }
         }
     }
 

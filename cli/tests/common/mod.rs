@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, dead_code)]
 
+use std::collections::HashMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -75,10 +76,16 @@ pub(crate) struct Run {
 
 impl Run {
     pub(crate) fn start(arguments: &str) -> Self {
+        Self::with(&[], arguments)
+    }
+
+    /// As [`Run::start`], with these words before the arguments, spaces and all.
+    pub(crate) fn with(words: &[&str], arguments: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let events = folder.path().join("events.jsonl");
         let child = keyway("run --brokers mock --events")
             .arg(&events)
+            .args(words)
             .args(arguments.split_whitespace())
             .env("RUST_LOG", "error")
             .stdin(Stdio::null())
@@ -94,6 +101,17 @@ impl Run {
 
     pub(crate) fn signal(&self, name: &str) {
         signal(&self.child, name);
+    }
+
+    /// Sends signals until it has ended, at most so many; two of one kind at once may count as one.
+    pub(crate) fn signal_until_end(&mut self, most: usize) {
+        for name in ["TERM", "INT"].into_iter().cycle().take(most) {
+            if self.child.try_wait().unwrap().is_some() {
+                return;
+            }
+            self.signal(name);
+            thread::sleep(Duration::from_millis(100));
+        }
     }
 
     pub(crate) fn events(&self) -> Vec<Event> {
@@ -194,4 +212,36 @@ pub(crate) fn signal(child: &Child, name: &str) {
         .status()
         .unwrap();
     assert!(status.success());
+}
+
+/// A run of one key ends before the next one starts, and their offsets ascend.
+pub(crate) fn assert_keys_in_order(events: &[Event]) {
+    let mut running: HashMap<(String, i64, String), i64> = HashMap::new();
+    let mut last: HashMap<(String, i64, String), i64> = HashMap::new();
+    for event in events.iter().filter(|event| {
+        ["start", "done", "failed"]
+            .iter()
+            .any(|kind| event.is(kind))
+    }) {
+        let (topic, partition, offset) = event.place();
+        let lane = (topic, partition, event.key().unwrap());
+        if event.is("start") {
+            assert_eq!(
+                running.insert(lane.clone(), offset),
+                None,
+                "two of {lane:?} at once"
+            );
+            assert!(
+                last.get(&lane).is_none_or(|&last| last <= offset),
+                "{lane:?} went back to {offset}"
+            );
+            last.insert(lane, offset);
+        } else {
+            assert_eq!(
+                running.remove(&lane),
+                Some(offset),
+                "{lane:?} ended what it had not started"
+            );
+        }
+    }
 }

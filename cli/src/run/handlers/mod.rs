@@ -1,5 +1,7 @@
 //! The built-in handlers, and what is counted around them.
 
+mod exec;
+
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,10 +10,12 @@ use std::time::{Duration, Instant};
 use keyway::{Outcome, Output, Record, Route};
 
 use super::args::Args;
+use crate::refusal::Refusal;
 use crate::units;
+pub(super) use exec::Children;
 
 /// What is done with a record.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum HandlerKind {
     /// Nothing.
     Noop,
@@ -21,10 +25,12 @@ pub(super) enum HandlerKind {
     Spin(Duration),
     /// Fails with this probability.
     Fail(f64),
+    /// Asks a child that runs this command.
+    Exec(String),
 }
 
 impl HandlerKind {
-    /// Reads `noop`, `sleep:2ms`, `spin:50us`, `fail:0.1`.
+    /// Reads `noop`, `sleep:2ms`, `spin:50us`, `fail:0.1`, `exec:CMD`.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         match text.split_once(':') {
             None if text == "noop" => Ok(Self::Noop),
@@ -34,7 +40,10 @@ impl HandlerKind {
                 Ok(share) if (0.0..=1.0).contains(&share) => Ok(Self::Fail(share)),
                 _ => Err("a probability is a number from 0 to 1".to_owned()),
             },
-            _ => Err("the handlers are noop, sleep:2ms, spin:50us and fail:P".to_owned()),
+            Some(("exec", command)) if !command.trim().is_empty() => {
+                Ok(Self::Exec(command.to_owned()))
+            }
+            _ => Err("the handlers are noop, sleep:2ms, spin:50us, fail:P and exec:CMD".to_owned()),
         }
     }
 }
@@ -92,12 +101,18 @@ impl Drop for Inside<'_> {
 }
 
 /// What becomes of a record that the handler is through with.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 struct Finish {
     output: Option<Arc<str>>,
 }
 
 impl Finish {
+    fn new(args: &Args) -> Self {
+        Self {
+            output: args.output.as_deref().map(Arc::from),
+        }
+    }
+
     /// Done; sent on where --output says so.
     fn of(&self, record: &Record) -> Outcome {
         let Some(topic) = &self.output else {
@@ -115,28 +130,64 @@ impl Finish {
     }
 }
 
-/// The route of the chosen handler.
-pub(super) fn route(args: &Args, gauge: &Arc<Gauge>) -> Route {
+/// The route of the chosen handler, and the children that it has.
+pub(super) fn route(
+    args: &Args,
+    gauge: &Arc<Gauge>,
+) -> Result<(Route, Option<Arc<Children>>), Refusal> {
     let gauge = Arc::clone(gauge);
-    let finish = Finish {
-        output: args.output.as_deref().map(Arc::from),
-    };
-    let route = match args.handler {
+    let finish = Finish::new(args);
+    let mut children = None;
+    let route = match &args.handler {
         HandlerKind::Noop => on_threads(args.batch, gauge, move |record| finish.of(record)),
         HandlerKind::Fail(share) => {
-            let chance = Chance::new(share);
+            let chance = Chance::new(*share);
             on_threads(args.batch, gauge, move |record| match chance.take() {
                 true => Outcome::Failed("as --handler fail:P asks".into()),
                 false => finish.of(record),
             })
         }
-        HandlerKind::Spin(time) => on_cores(args.batch, gauge, time, finish),
-        HandlerKind::Sleep(time) => on_timers(args.batch, gauge, time, finish),
+        HandlerKind::Spin(time) => on_cores(args.batch, gauge, *time, finish),
+        HandlerKind::Sleep(time) => on_timers(args.batch, gauge, *time, finish),
+        HandlerKind::Exec(command) => {
+            one_by_one(args)?;
+            let asked = Arc::new(Children::new(command, args.handler_timeout, finish));
+            children = Some(Arc::clone(&asked));
+            by_asking(gauge, move |record| {
+                let asked = Arc::clone(&asked);
+                async move { asked.handle(&record).await }
+            })
+        }
     };
-    route.concurrency(match args.handler {
+    let route = route.concurrency(match args.handler {
         // What never waits gains nothing from more threads than there are cores.
         HandlerKind::Noop | HandlerKind::Fail(_) => args.concurrency.min(cores()),
-        HandlerKind::Spin(_) | HandlerKind::Sleep(_) => args.concurrency,
+        _ => args.concurrency,
+    });
+    Ok((route, children))
+}
+
+fn one_by_one(args: &Args) -> Result<(), Refusal> {
+    match args.batch {
+        None => Ok(()),
+        Some(_) => Err(Refusal::BadInput(
+            "--batch can't be used with this --handler, which takes one record at a time"
+                .to_owned(),
+        )),
+    }
+}
+
+/// A handler that asks somebody about each record.
+fn by_asking<A>(gauge: Arc<Gauge>, ask: impl Fn(Record) -> A + Send + Sync + 'static) -> Route
+where
+    A: Future<Output = Outcome> + Send + 'static,
+{
+    Route::async_handler(move |record: Record| {
+        let (gauge, answer) = (Arc::clone(&gauge), ask(record));
+        async move {
+            let _inside = gauge.enter(1);
+            answer.await
+        }
     })
 }
 
@@ -250,12 +301,13 @@ mod tests {
             ("spin:50us", HandlerKind::Spin(Duration::from_micros(50))),
             ("fail:0.25", HandlerKind::Fail(0.25)),
             ("fail:1", HandlerKind::Fail(1.0)),
+            ("exec:a b:c", HandlerKind::Exec("a b:c".to_owned())),
         ] {
             assert_eq!(HandlerKind::parse(text), Ok(kind), "{text}");
         }
         for text in [
-            "", "sleep", "sleep:", "sleep:2", "noop:", "fail:1.1", "fail:-1", "fail:NaN",
-            "exec:cat",
+            "", "sleep", "sleep:", "sleep:2", "noop:", "fail:1.1", "fail:-1", "fail:NaN", "exec",
+            "exec: ",
         ] {
             assert!(HandlerKind::parse(text).is_err(), "{text}");
         }
