@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use keyway::rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
 use keyway_tests::cluster::{Cluster, Config};
+use keyway_tests::figures::numbers;
 use keyway_tests::member_process::MemberProcess;
 
 const MIB: f64 = 1_048_576.0;
@@ -39,25 +40,12 @@ struct Wanted {
 
 impl Wanted {
     fn from_arguments() -> Self {
-        let mut wanted = Self {
-            minutes: 10,
-            rate: 3_000,
-            turnover: 20,
-        };
-        let arguments: Vec<String> = std::env::args().skip(1).collect();
-        for pair in arguments.chunks(2) {
-            let [name, value] = pair else {
-                panic!("{name} has no value", name = pair[0])
-            };
-            let number: u64 = value.parse().expect("a number");
-            match name.as_str() {
-                "--minutes" => wanted.minutes = number,
-                "--rate" => wanted.rate = number,
-                "--turnover" => wanted.turnover = number,
-                other => panic!("no such option: {other}; there are --minutes, --rate, --turnover"),
-            }
+        let numbers = numbers([("minutes", 10), ("rate", 3_000), ("turnover", 20)]);
+        Self {
+            minutes: numbers["minutes"],
+            rate: numbers["rate"],
+            turnover: numbers["turnover"],
         }
-        wanted
     }
 }
 

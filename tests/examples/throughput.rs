@@ -15,6 +15,7 @@ use keyway::rdkafka::{Message, Offset, TopicPartitionList};
 use keyway::testing::MockBroker;
 use keyway::{ClientConfig, Keyway, Ordering, Record, StartAt};
 use keyway_tests::cluster::Cluster;
+use keyway_tests::figures::{median, numbers};
 
 const PARTITIONS: i32 = 8;
 const KEYS: u64 = 10_000;
@@ -28,25 +29,12 @@ struct Wanted {
 
 impl Wanted {
     fn from_arguments() -> Self {
-        let mut wanted = Self {
-            records: 1_000_000,
-            rounds: 3,
-            rate: 2_000,
-        };
-        let arguments: Vec<String> = std::env::args().skip(1).collect();
-        for pair in arguments.chunks(2) {
-            let [name, value] = pair else {
-                panic!("{name} has no value", name = pair[0])
-            };
-            let number: u64 = value.parse().expect("a number");
-            match name.as_str() {
-                "--records" => wanted.records = number,
-                "--rounds" => wanted.rounds = number as usize,
-                "--rate" => wanted.rate = number,
-                other => panic!("no such option: {other}; there are --records, --rounds, --rate"),
-            }
+        let numbers = numbers([("records", 1_000_000), ("rounds", 3), ("rate", 2_000)]);
+        Self {
+            records: numbers["records"],
+            rounds: numbers["rounds"] as usize,
+            rate: numbers["rate"],
         }
-        wanted
     }
 }
 
@@ -320,9 +308,4 @@ fn percentile(values: &[f64], share: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted[((sorted.len() - 1) as f64 * share) as usize]
-}
-
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }

@@ -6,6 +6,7 @@ pub mod cluster;
 pub mod command;
 pub mod doom;
 pub mod event_log;
+pub mod figures;
 mod hex;
 pub mod java;
 #[cfg(test)]

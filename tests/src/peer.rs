@@ -14,9 +14,8 @@
 
 use std::fs;
 use std::io::Read as _;
-use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -142,28 +141,17 @@ impl Peer {
             self.held.len() < self.concurrency,
             "the held records would take up all of the concurrency"
         );
-        let built = java::built(&java::INTEROP);
         let directory =
             tempfile::tempdir().expect("the directory for temporary files can be written");
         let lines = directory.path().join("processed");
-        let class_path =
-            std::env::join_paths([built.join("classes"), built.join("libs").join("*")]);
         let held: Vec<String> = self
             .held
             .iter()
             .map(|(partition, offset)| format!("{partition}:{offset}"))
             .collect();
 
-        let mut command = Command::new(java::program("java"));
-        command.args([
-            "-Xmx256m",
-            "-XX:+UseSerialGC",
-            "-XX:TieredStopAtLevel=1",
-            "-cp",
-        ]);
-        command
-            .arg(class_path.expect("a path without a colon"))
-            .arg("keyway.interop.PeerConsumer");
+        let small = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"];
+        let mut command = java::interop("PeerConsumer", &small);
         command.args([
             "--bootstrap",
             &self.bootstrap,
@@ -197,12 +185,7 @@ impl Peer {
             Until::Idle(time) => command.args(["--until-idle-ms", &time.as_millis().to_string()]),
             Until::Asked => &mut command,
         };
-        // Its input is a pipe that ends with us, and then it stops: no peer outlives its test.
-        command
-            .process_group(0)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("java ran a moment ago");
         let (out, err) = (child.stdout.take(), child.stderr.take());
         let captured = thread::spawn(move || {

@@ -7,6 +7,7 @@ mod lock;
 
 use std::env;
 use std::fs;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -31,7 +32,11 @@ pub const BROKER: Project = Project {
 pub const INTEROP: Project = Project {
     name: "interop",
     goals: &["compile", "dependency:copy-dependencies"],
-    sources: &["pom.xml", "src/main/java/keyway/interop/PeerConsumer.java"],
+    sources: &[
+        "pom.xml",
+        "src/main/java/keyway/interop/PeerConsumer.java",
+        "src/main/java/keyway/interop/PeerProducer.java",
+    ],
 };
 
 impl Project {
@@ -94,6 +99,22 @@ pub fn built(project: &Project) -> PathBuf {
     fs::write(&stamp, wanted)
         .unwrap_or_else(|error| panic!("{} can't be written: {error}", stamp.display()));
     out
+}
+
+/// A program of `INTEROP`, built if need be, under a JVM with these flags. It ends when its input is closed, so none
+/// outlives whoever started it.
+pub fn interop(class: &str, flags: &[&str]) -> Command {
+    let built = built(&INTEROP);
+    let class_path = env::join_paths([built.join("classes"), built.join("libs").join("*")]);
+    let mut command = Command::new(program("java"));
+    command
+        .args(flags)
+        .arg("-cp")
+        .arg(class_path.expect("a path without a colon"))
+        .arg(format!("keyway.interop.{class}"))
+        .process_group(0)
+        .stdin(Stdio::piped());
+    command
 }
 
 fn maven(project: &Project, out: &Path) {

@@ -85,10 +85,7 @@ public final class PeerConsumer {
     }
 
     public static void main(String[] arguments) throws Exception {
-        var options = new HashMap<String, String>();
-        for (int i = 0; i + 1 < arguments.length; i += 2) {
-            options.put(arguments[i], arguments[i + 1]);
-        }
+        Map<String, String> options = options(arguments);
         Set<String> held = new HashSet<>(List.of(options.getOrDefault("--hold", "").split(",")));
         long stopAfter = Long.parseLong(options.getOrDefault("--stop-after-processed", "-1"));
         long idle = Long.parseLong(options.getOrDefault("--until-idle-ms", "-1"));
@@ -128,7 +125,16 @@ public final class PeerConsumer {
         System.exit(0);
     }
 
-    private static KafkaConsumer<byte[], byte[]> consumer(Map<String, String> options) {
+    /** Names and values in turn. */
+    static Map<String, String> options(String[] arguments) {
+        var options = new HashMap<String, String>();
+        for (int i = 0; i + 1 < arguments.length; i += 2) {
+            options.put(arguments[i], arguments[i + 1]);
+        }
+        return options;
+    }
+
+    static KafkaConsumer<byte[], byte[]> consumer(Map<String, String> options) {
         var config = new HashMap<String, Object>();
         config.put(ConsumerConfig.BOOTSTRAP_SERVERS_CONFIG, options.get("--bootstrap"));
         config.put(ConsumerConfig.GROUP_ID_CONFIG, options.get("--group"));
