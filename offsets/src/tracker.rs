@@ -20,7 +20,7 @@
 
 use crate::bitmap::Bitmap;
 use crate::hole_map::HoleMap;
-use crate::offset::Offset;
+use crate::offset::{Offset, OffsetRange};
 
 /// Incomplete offsets take an entry for every chunk, so a map that was made up, with a hole from here to
 /// the end of the number line, must not be followed there.
@@ -119,6 +119,42 @@ impl Tracker {
         self.running -= 1;
         self.completed_to(at + 1);
         true
+    }
+
+    /// Makes offsets incomplete again that were completed, also where the base has passed them: what they stood for
+    /// did not come about. Others are passed over. Costs as much as a snapshot.
+    pub fn reopen(&mut self, offsets: impl IntoIterator<Item = Offset>) {
+        let is_ours = |at: &u64| (self.start..self.next).contains(at) && self.bits.is_complete(*at);
+        let offsets = offsets.into_iter().map(Offset::position);
+        let mut reopened: Vec<u64> = offsets.filter(is_ours).collect();
+        reopened.sort_unstable();
+        reopened.dedup();
+        let Some(&lowest) = reopened.first() else {
+            return;
+        };
+        self.running += reopened.len() as u64;
+        let end = self.next.max(self.complete_end);
+        let mut holes = self.bits.holes(self.base, end);
+        holes.extend(reopened.into_iter().map(|at| OffsetRange {
+            first: Offset::from_position(at),
+            last: Offset::from_position(at),
+        }));
+        holes.sort_unstable_by_key(|hole| hole.first);
+        // The bits below the base are forgotten, so that they are made anew.
+        self.base = self.base.min(lowest);
+        self.bits = Bitmap::new(self.base);
+        let mut complete_end = self.base;
+        let mut at = self.base;
+        let ends = holes.iter().map(|hole| (hole.first, hole.last.next()));
+        let ends = ends.map(|(first, next)| (first.position(), next.position()));
+        for (hole, next) in ends.chain([(end, end)]) {
+            if self.bits.set_range(at, hole) > 0 && at < self.complete_end {
+                complete_end = hole.min(self.complete_end);
+            }
+            at = next;
+        }
+        self.complete_end = complete_end;
+        self.version += 1;
     }
 
     /// Completes everything below `offset` that was not received: the end of the partition was reached

@@ -45,6 +45,24 @@ fn the_base_waits_for_the_lowest_incomplete_offset() {
     assert_eq!(tracker.incomplete_received(), 6);
 }
 
+/// Without making the bits below the base anew, 10 stays complete and the base at 13.
+#[test]
+fn what_did_not_come_about_is_incomplete_again_below_the_base_too() {
+    let mut tracker = received(10, [10, 11, 12, 13, 15]);
+    for at in [10, 11, 12, 15] {
+        tracker.complete(offset(at));
+    }
+    assert_eq!(tracker.snapshot(), map(13, 15, &[(13, 13)]));
+    tracker.reopen([10, 12, 9, 40].map(offset));
+    // 14, which the log skipped, and what was never received, are what they were.
+    assert_eq!(tracker.snapshot(), map(10, 15, &[(10, 10), (12, 13)]));
+    assert_eq!(tracker.incomplete_received(), 3);
+    tracker.reopen([offset(15)]);
+    assert_eq!(tracker.snapshot(), map(10, 14, &[(10, 10), (12, 13)]));
+    assert!(tracker.complete(offset(10)) && tracker.complete(offset(12)));
+    assert_eq!(tracker.base(), offset(13));
+}
+
 /// Without `complete_below` it fails with a base of 15 that ought to be 30; with gaps that nobody steps over, with
 /// one of 11 that ought to be 14.
 #[test]
@@ -174,6 +192,8 @@ enum Step {
     Complete(usize),
     CompleteAt(i64),
     CompleteBelow(i64),
+    /// Of what was completed since the restart each that this number divides.
+    Reopen(usize),
     /// A commit, a crash, a restore.
     Restart,
 }
@@ -187,6 +207,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         12 => any::<usize>().prop_map(Step::Complete),
         1 => (-40..40_i64).prop_map(Step::CompleteAt),
         1 => (-40..40_i64).prop_map(Step::CompleteBelow),
+        1 => (1..40_usize).prop_map(Step::Reopen),
         1 => Just(Step::Restart),
     ];
     proptest::collection::vec(step, 1..200)
@@ -210,8 +231,10 @@ proptest! {
     fn the_tracker_does_what_the_model_does(base in bases(), steps in steps()) {
         let start = HoleMap::caught_up(offset(base));
         let (mut tracker, mut model) = (Tracker::restore(&start), Model::restore(&start));
+        let mut completed: Vec<i64> = Vec::new();
         for step in steps {
             let (version, before) = (tracker.version(), tracker.snapshot());
+            let mut reopened = false;
             let at = |distance: i64| (model.next() + distance).max(0);
             match step {
                 Step::Receive(skipped) => {
@@ -226,11 +249,24 @@ proptest! {
                     let running = model.running();
                     if let Some(&at) = running.iter().nth(share % running.len().max(1)) {
                         prop_assert!(tracker.complete(offset(at)) && model.complete(at));
+                        completed.push(at);
                     }
                 }
                 Step::CompleteAt(distance) => {
                     let at = at(distance);
-                    prop_assert_eq!(tracker.complete(offset(at)), model.complete(at));
+                    let is_new = model.complete(at);
+                    prop_assert_eq!(tracker.complete(offset(at)), is_new);
+                    completed.extend(is_new.then_some(at));
+                }
+                Step::Reopen(share) => {
+                    let (again, kept) = std::mem::take(&mut completed)
+                        .into_iter()
+                        .partition(|at| *at as usize % share == 0);
+                    let again: Vec<i64> = again;
+                    completed = kept;
+                    reopened = !again.is_empty();
+                    tracker.reopen(again.iter().copied().map(offset));
+                    model.reopen(&again);
                 }
                 Step::CompleteBelow(distance) => {
                     let at = at(distance);
@@ -240,13 +276,14 @@ proptest! {
                 Step::Restart => {
                     tracker = Tracker::restore(&before);
                     model = Model::restore(&before);
+                    completed.clear();
                     prop_assert_eq!(tracker.snapshot(), before);
                     continue;
                 }
             }
             let map = tracker.snapshot();
             prop_assert_eq!(&map, &model.snapshot());
-            prop_assert!(map.base() >= before.base(), "the base went down");
+            prop_assert!(reopened || map.base() >= before.base(), "the base went down");
             prop_assert_eq!(tracker.version() == version, map == before);
             prop_assert_eq!(tracker.base(), map.base());
             prop_assert_eq!(tracker.highest_complete(), map.highest());

@@ -59,6 +59,20 @@ impl Model {
         self.running.remove(&at) && self.complete.insert(at)
     }
 
+    /// What was completed here is incomplete again.
+    pub fn reopen(&mut self, offsets: &[i64]) {
+        if offsets.is_empty() {
+            return;
+        }
+        let spoken_of = self.snapshot().highest();
+        for at in offsets {
+            self.complete.remove(at);
+            self.running.insert(*at);
+        }
+        let highest = self.complete.range(..=spoken_of).next_back();
+        self.highest = highest.copied().unwrap_or(-1);
+    }
+
     pub fn complete_below(&mut self, at: i64) {
         self.complete.extend(self.next..at);
         self.next = self.next.max(at);
