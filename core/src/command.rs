@@ -10,6 +10,7 @@ use crate::dead_letter::DeadLetter;
 use crate::ids::{Epoch, LaneId, LaneIndex, PartitionSlot, PlanId, RouteId, WorkerIndex};
 use crate::output::Sending;
 use crate::rider::PlannedRider;
+use crate::stage::Transaction;
 use crate::work::{TaskRef, Work};
 
 /// A command of the core, to be carried out in the order in which they come.
@@ -50,6 +51,9 @@ pub enum Command<P> {
     },
     /// Commit this plan; nothing else is committed before its answer is given to the core.
     Commit(CommitPlan),
+    /// Commit this plan in a transaction, together with what its records write, and answer with
+    /// [`Core::transaction_finished`](crate::Core::transaction_finished); nothing else is committed before.
+    Transact(Transaction<P>),
     /// Stop fetching a partition.
     Pause(PartitionSlot),
     /// Fetch a partition again.
@@ -218,7 +222,7 @@ pub enum CommitAnswer {
     Denied,
     /// Not sent: the broker has all of it, the rider too.
     Unchanged,
-    /// No answer came, so it may have been stored, or may still be.
+    /// No answer came, so it may have been stored, or may still be. Never of a transaction.
     Unknown,
 }
 

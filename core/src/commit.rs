@@ -16,6 +16,7 @@ use crate::gate::Gate;
 use crate::ids::{Epoch, PartitionSlot, PlanId, Timestamp};
 use crate::mutant::{Mutant, mutated};
 use crate::partition::{AMBIGUOUS_COMMITS, Partition, Phase};
+use crate::stage::{Cover, Transaction};
 
 /// What was complete and not committed at one moment.
 #[derive(Clone, Debug)]
@@ -200,8 +201,8 @@ impl<P, G: Gate<P>> Core<P, G> {
     ) -> Option<PlanId> {
         let riders = self.config.riders;
         let refreshes = slots.is_none() && self.take_refresh(now);
-        let mut partitions = Vec::new();
-        let mut left_dirty = false;
+        let (mut partitions, mut staged) = (Vec::new(), Vec::new());
+        let (mut left_dirty, mut stays_staged) = (false, false);
         for (index, partition) in self.partitions.iter_mut().enumerate() {
             let slot = PartitionSlot(index as u32);
             let rider_only = !partition.is_dirty();
@@ -219,13 +220,40 @@ impl<P, G: Gate<P>> Core<P, G> {
                 left_dirty |= !rider_only || partition.owes_rider();
                 continue;
             }
+            let cover = match self.config.commit.transactional {
+                true => partition.cover(&self.commits.limits),
+                false => Some(Cover {
+                    map: partition.tracker.snapshot(),
+                    staged: Vec::new(),
+                    is_all: true,
+                }),
+            };
+            partition.committed.covers_all = cover.as_ref().is_some_and(|cover| cover.is_all);
+            stays_staged |= !partition.committed.covers_all;
+            let Some(Cover {
+                mut map,
+                staged: covered,
+                ..
+            }) = cover
+            else {
+                partition.committed.not_before = now.after(self.config.commit.backoff);
+                left_dirty = true;
+                continue;
+            };
+            if let Err((offset, fault)) = partition.rider.begin_transaction(&covered) {
+                self.commands.push_back(Command::StateLost {
+                    slot,
+                    offset,
+                    fault,
+                });
+            }
             // The version is read with the snapshot: offset, map and version are one moment.
-            let mut map = partition.tracker.snapshot();
             if let (true, Some(hole)) = (mutated(Mutant::BaseFromLater), map.holes().first()) {
                 map = map.clip_below(hole.last.next());
             }
             partition.committed.in_flight = Some(partition.tracker.version());
             partition.committed.planned_at = now;
+            partition.committed.planned_base = map.base();
             partitions.push(PartitionPlan {
                 rider: partition.rider.planned(riders),
                 rider_only,
@@ -234,8 +262,12 @@ impl<P, G: Gate<P>> Core<P, G> {
                 leader_epoch: partition.leader_epochs.below(map.base()),
                 map,
             });
+            staged.push(covered);
         }
         self.commits.changed = left_dirty;
+        if stays_staged {
+            self.make_room_on_stage(now);
+        }
         if partitions.is_empty() {
             return None;
         }
@@ -249,7 +281,11 @@ impl<P, G: Gate<P>> Core<P, G> {
             limits: self.commits.limits,
             partitions,
         };
-        self.commands.push_back(Command::Commit(plan));
+        self.commands
+            .push_back(match self.config.commit.transactional {
+                true => Command::Transact(Transaction { plan, staged }),
+                false => Command::Commit(plan),
+            });
         Some(id)
     }
 
@@ -284,13 +320,17 @@ impl<P, G: Gate<P>> Core<P, G> {
         state.denied = answer.answer == CommitAnswer::Denied;
         match answer.answer {
             CommitAnswer::Stored => {
-                state.stored = version;
+                if state.covers_all {
+                    state.stored = version;
+                }
                 if mutated(Mutant::VersionAtAnswer) {
                     state.stored = Some(partition.tracker.version());
                 }
                 state.ambiguous = state.ambiguous.saturating_sub(1);
+                partition.leader_epochs.forget_below(state.planned_base);
                 // What came after the snapshot came at the plan's time or later.
                 state.since = match version == Some(partition.tracker.version()) {
+                    _ if !state.covers_all => state.since,
                     true => Timestamp::NEVER,
                     false => state.since.max(state.planned_at),
                 };

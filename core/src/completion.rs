@@ -1,7 +1,8 @@
 //! From worker back to tracker: what a report changes.
 //!
 //! A result counts only under the assignment that its record was received in. Completion has two steps, the
-//! handler's end and the acknowledgement of its outputs; a handler without outputs takes both at once.
+//! handler's end and the acknowledgement of its outputs; a handler without outputs takes both at once. In transactions
+//! the second step is the transaction's, for every record: see `stage`.
 
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use crate::output::Sending;
 use crate::pace::LET_THROUGH;
 use crate::partition::Phase;
 use crate::retry::Exhausted;
+use crate::stage::Carried;
 use crate::work::{Finished, Report, Task, TaskRef, Verdict};
 
 impl<P, G: Gate<P>> Core<P, G> {
@@ -152,11 +154,8 @@ impl<P, G: Gate<P>> Core<P, G> {
         now: Timestamp,
     ) {
         match verdict {
-            Verdict::Done => self.complete(at, now),
-            Verdict::DoneWith(update) => {
-                self.apply(at, &update);
-                self.complete(at, now);
-            }
+            Verdict::Done => self.done(at, None, now),
+            Verdict::DoneWith(update) => self.done(at, Some(update), now),
             Verdict::Outputs {
                 payload,
                 update,
@@ -171,9 +170,26 @@ impl<P, G: Gate<P>> Core<P, G> {
                 };
                 self.send(sending, now);
             }
+            Verdict::Staged {
+                payload,
+                update,
+                bytes,
+            } => {
+                let sending = Sending {
+                    at,
+                    payload,
+                    update,
+                    bytes,
+                    held_back: self.is_behind_a_failure(&at),
+                };
+                match sending.held_back {
+                    true => self.await_outputs(sending),
+                    false => self.stage_outputs(sending, now),
+                }
+            }
             Verdict::Skipped => {
                 self.counters.skipped += 1;
-                self.complete(at, now);
+                self.done(at, None, now);
             }
             Verdict::Failed { payload, after } => {
                 self.counters.failed += 1;
@@ -230,6 +246,8 @@ impl<P, G: Gate<P>> Core<P, G> {
         let route = self.partitions[at.slot.index()].route;
         match exhausted {
             Exhausted::DeadLetter if self.routes[route.index()].config.dead_letters => {
+                // Its worker has closed the lane.
+                self.lanes.get_mut(at.lane).failed = true;
                 let letter = DeadLetter {
                     at,
                     payload,
@@ -242,7 +260,7 @@ impl<P, G: Gate<P>> Core<P, G> {
                 // Its worker has closed the lane all the same.
                 self.lanes.get_mut(at.lane).failed = true;
                 self.commands.push_back(Command::PassedOver { at, payload });
-                self.complete(at, now);
+                self.done(at, None, now);
             }
             Exhausted::Hold | Exhausted::DeadLetter => {
                 self.partitions[at.slot.index()].on_hold += 1;
@@ -275,16 +293,37 @@ impl<P, G: Gate<P>> Core<P, G> {
         }
     }
 
+    /// The handler is done with the record, which has no outputs.
+    fn done(&mut self, at: TaskRef, update: Option<Update>, now: Timestamp) {
+        if self.is_transactional() {
+            return self.stage(at, Carried::Nothing, update, 0, now);
+        }
+        if let Some(update) = &update {
+            self.apply(at, update);
+        }
+        self.complete(at, now);
+    }
+
     /// The record is complete: both steps, since it has no outputs, or they are acknowledged.
     pub(crate) fn complete(&mut self, at: TaskRef, now: Timestamp) {
+        self.settle(&at, now);
+        self.count_complete(&at);
+    }
+
+    /// Nothing is left to be done for the record in this member but a commit.
+    pub(crate) fn settle(&mut self, at: &TaskRef, now: Timestamp) {
         let partition = &mut self.partitions[at.slot.index()];
         partition.tracker.complete(at.offset);
         partition.committed.note_completion(now);
         self.map_changed(at.slot, now);
+        self.commits.note_change();
+    }
+
+    /// It leaves the buffers.
+    pub(crate) fn count_complete(&mut self, at: &TaskRef) {
         self.counters.completed += 1;
         self.forget(at.slot, at.bytes);
         self.let_up(at.slot);
-        self.commits.note_change();
     }
 
     pub(crate) fn fail(

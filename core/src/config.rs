@@ -76,8 +76,8 @@ pub struct BufferConfig {
     pub total_records: usize,
     /// Bytes of all partitions.
     pub total_bytes: usize,
-    /// Bytes of outputs that are being sent, and that the records at workers are likely to add; above, no record starts
-    /// until some are acknowledged. 16 MiB: more than brokers take in a moment.
+    /// Bytes of outputs that are being sent or wait for their transaction, and that the records at workers are likely to
+    /// add; above, no record starts until some are acknowledged. 16 MiB: more than brokers take in a moment.
     pub output_bytes: usize,
 }
 
@@ -100,6 +100,8 @@ pub struct CommitConfig {
     pub interval: Duration,
     /// Delay before a commit that was refused for a passing reason is made again.
     pub backoff: Duration,
+    /// Whether outputs and offsets are committed together, in one transaction at each interval.
+    pub transactional: bool,
 }
 
 impl Default for CommitConfig {
@@ -107,6 +109,7 @@ impl Default for CommitConfig {
         Self {
             interval: Duration::from_secs(1),
             backoff: Duration::from_millis(100),
+            transactional: false,
         }
     }
 }

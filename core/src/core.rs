@@ -39,7 +39,7 @@ pub struct Core<P, G = OpenGate> {
     pub(crate) config: CoreConfig,
     pub(crate) gate: G,
     pub(crate) leases: Arc<Leases>,
-    pub(crate) partitions: Vec<Partition>,
+    pub(crate) partitions: Vec<Partition<P>>,
     pub(crate) lanes: LaneTable<P>,
     pub(crate) routes: Vec<Route<P>>,
     pub(crate) retries: Retries,
@@ -74,8 +74,11 @@ pub(crate) struct Totals {
     pub(crate) out: usize,
     /// Records whose outputs or dead letter are being written, those of ended assignments included.
     pub(crate) writes_out: usize,
-    /// What outputs that are being sent count.
+    /// What outputs that are being sent, or staged, count.
     pub(crate) output_bytes: usize,
+    /// Records on the stages and in the transaction that is under way, and what they count in the buffers.
+    pub(crate) staged: usize,
+    pub(crate) staged_bytes: usize,
     /// The reserve beyond the bounds is used up: everything is paused.
     pub(crate) exhausted: bool,
 }
@@ -181,6 +184,7 @@ impl<P, G: Gate<P>> Core<P, G> {
         }
         self.leases.end(slot);
         self.drop_waiting(slot);
+        self.drop_stage(slot);
         self.partitions[slot.index()].vacate();
         self.totals.assigned -= 1;
         self.let_up_all();
@@ -403,12 +407,12 @@ impl<P, G: Gate<P>> Core<P, G> {
         self.counters.sent + self.counters.sends_failed > 0 || self.mean_output_bytes > 0
     }
 
-    /// Whether a broker is waited for on some record's account.
+    /// Whether records leave the buffers when a broker answers, and not before.
     pub fn is_writing(&self) -> bool {
-        self.totals.writes_out > 0
+        self.totals.writes_out > 0 || (self.is_transactional() && self.commit_in_flight().is_some())
     }
 
-    /// What outputs that are being sent count.
+    /// What outputs that are being sent, or staged, count.
     pub fn output_bytes(&self) -> usize {
         self.totals.output_bytes
     }

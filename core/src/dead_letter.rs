@@ -47,6 +47,9 @@ pub struct DeadLetter<P> {
 impl<P, G: Gate<P>> Core<P, G> {
     /// The record's lane waits from now on until the letter is answered.
     pub(crate) fn write_dead_letter(&mut self, letter: DeadLetter<P>, now: Timestamp) {
+        if self.is_transactional() {
+            return self.stage_letter(letter, now);
+        }
         let at = letter.at;
         self.commands.push_back(Command::WriteDeadLetter(letter));
         self.lanes.get_mut(at.lane).note_failed(at.offset);
@@ -86,7 +89,7 @@ impl<P, G: Gate<P>> Core<P, G> {
         self.after_write(&at, now);
     }
 
-    fn put_letter_back(&mut self, at: TaskRef, payload: P, tries: u32, now: Timestamp) {
+    pub(crate) fn put_letter_back(&mut self, at: TaskRef, payload: P, tries: u32, now: Timestamp) {
         let delay = LETTER_RETRY.delay(&TaskRef {
             attempt: tries,
             ..at

@@ -236,6 +236,10 @@ impl<P, G: Gate<P>> Core<P, G> {
             if let Some(waiting) = lane.waiting.pop_front() {
                 self.write_waiting_letter(waiting, now);
             }
+            if self.lanes.get(index).out == 0 {
+                // It goes with a transaction, and the lane goes on.
+                self.queue_lane(index, now);
+            }
         } else if !partition.map_allows(offset) {
             lane.state = LaneState::BehindMap;
             partition.behind_map.insert(offset, index);
@@ -243,6 +247,19 @@ impl<P, G: Gate<P>> Core<P, G> {
             lane.state = LaneState::Ready;
             partition.ready.push_back(index);
             self.queue_partition(slot);
+        }
+    }
+
+    /// Takes a lane with nothing at a worker out of wherever it waits, so that records can be put in front of it. What is
+    /// due or paced is recognised by the lane's state.
+    pub(crate) fn put_aside(&mut self, index: LaneIndex) {
+        let lane = self.lanes.get_mut(index);
+        let partition = &mut self.partitions[lane.slot.index()];
+        match std::mem::replace(&mut lane.state, LaneState::Following) {
+            LaneState::Ready => partition.ready.retain(|ready| *ready != index),
+            LaneState::BehindMap => partition.behind_map.retain(|_, waits| *waits != index),
+            LaneState::BehindLimit => partition.behind_limit.retain(|waits| *waits != index),
+            LaneState::Following | LaneState::Held | LaneState::Due(_) | LaneState::Paced(_) => {}
         }
     }
 

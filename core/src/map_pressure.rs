@@ -70,7 +70,7 @@ const AHEAD: u64 = 8;
 /// and others not; `core/tests/back_pressure.rs` has them from 2 to 1,000 apart.
 const HOLE: u64 = 6;
 
-impl Partition {
+impl<P> Partition<P> {
     /// Whether the record at `offset` may start as far as the hole map goes. The lowest incomplete one always
     /// may.
     pub(crate) fn map_allows(&self, offset: Offset) -> bool {

@@ -78,6 +78,12 @@ pub enum Mutant {
     LetterNotAwaited,
     /// A dead letter that could not be written is not tried again.
     FailedLetterForgotten,
+    /// A transaction that was aborted counts as committed.
+    AbortIsStored,
+    /// A transaction covers more than its map has room for.
+    CoverWithoutRoom,
+    /// Outputs stay staged though a record before theirs runs again.
+    LaterOutputsStay,
 }
 
 impl Mutant {
@@ -119,6 +125,9 @@ impl Mutant {
         Mutant::FailedSendForgotten,
         Mutant::LetterNotAwaited,
         Mutant::FailedLetterForgotten,
+        Mutant::AbortIsStored,
+        Mutant::CoverWithoutRoom,
+        Mutant::LaterOutputsStay,
     ];
 }
 

@@ -51,15 +51,25 @@ impl<P, G: Gate<P>> Core<P, G> {
     /// The handler has outputs, which its record's lane waits for from now on.
     pub(crate) fn send(&mut self, mut sending: Sending<P>, now: Timestamp) {
         let at = sending.at;
-        let failed = self.lanes.get(at.lane).failed_at;
-        sending.held_back = failed.is_some_and(|failed| failed < at.offset)
-            && !mutated(Mutant::OutputsBeforeEarlierOnes);
+        sending.held_back = self.is_behind_a_failure(&at);
         if mutated(Mutant::OutputsNotAwaited) {
             self.commands.push_back(Command::Send(sending));
             self.complete(at, now);
             return;
         }
-        self.begin_write(&at, Written::Outputs);
+        self.await_outputs(sending);
+    }
+
+    /// Whether a record before this one in its lane runs again: outputs of this one would come before that one's.
+    pub(crate) fn is_behind_a_failure(&self, at: &TaskRef) -> bool {
+        let failed = self.lanes.get(at.lane).failed_at;
+        failed.is_some_and(|failed| failed < at.offset)
+            && !mutated(Mutant::OutputsBeforeEarlierOnes)
+    }
+
+    /// The record's lane waits until there is an answer about its outputs.
+    pub(crate) fn await_outputs(&mut self, sending: Sending<P>) {
+        self.begin_write(&sending.at, Written::Outputs);
         self.totals.output_bytes += sending.bytes as usize;
         self.commands.push_back(Command::Send(sending));
     }
@@ -104,6 +114,17 @@ impl<P, G: Gate<P>> Core<P, G> {
         self.after_write(&at, now);
     }
 
+    /// A record that nothing is wrong with runs again: its policy is not asked.
+    fn run_again(&mut self, at: TaskRef, payload: P, now: Timestamp) {
+        self.give_starts_back(u64::from(at.attempt == 1), now);
+        // The attempt that comes next has the number of this one.
+        let at = TaskRef {
+            attempt: at.attempt.saturating_sub(1),
+            ..at
+        };
+        self.fail(at, payload, Duration::ZERO, 0, now);
+    }
+
     /// Event: outputs of this record were not sent, since one before it in its lane has to run again. It runs again after
     /// that one, and its policy is not asked: nothing is wrong with it.
     pub fn outputs_not_sent(&mut self, sending: Sending<P>, now: Timestamp) {
@@ -111,13 +132,7 @@ impl<P, G: Gate<P>> Core<P, G> {
             at, payload, bytes, ..
         } = sending;
         if self.end_send(&at, bytes) {
-            self.give_starts_back(u64::from(at.attempt == 1), now);
-            // The attempt that comes next has the number of this one.
-            let at = TaskRef {
-                attempt: at.attempt.saturating_sub(1),
-                ..at
-            };
-            self.fail(at, payload, Duration::ZERO, 0, now);
+            self.run_again(at, payload, now);
         }
         self.after_write(&at, now);
     }
@@ -148,7 +163,7 @@ impl<P, G: Gate<P>> Core<P, G> {
     /// Notes what the attempts of a report had as outputs, those without any included.
     pub(crate) fn note_output_bytes(&mut self, finished: &[Finished<P>], attempts: usize) {
         let bytes = finished.iter().map(|finished| match finished.verdict {
-            Verdict::Outputs { bytes, .. } => bytes as usize,
+            Verdict::Outputs { bytes, .. } | Verdict::Staged { bytes, .. } => bytes as usize,
             _ => 0,
         });
         let bytes: usize = bytes.sum();

@@ -10,6 +10,7 @@ use crate::ids::{Epoch, LaneIndex, RouteId, Timestamp};
 use crate::map_pressure::MapPressure;
 use crate::mutant::{Mutant, mutated};
 use crate::rider::PartitionRider;
+use crate::stage::Staged;
 use crate::writes::Written;
 
 /// Where a slot stands in the life of an assignment.
@@ -24,7 +25,7 @@ pub(crate) enum Phase {
 }
 
 #[derive(Debug)]
-pub(crate) struct Partition {
+pub(crate) struct Partition<P> {
     pub(crate) route: RouteId,
     pub(crate) phase: Phase,
     pub(crate) epoch: Epoch,
@@ -33,6 +34,8 @@ pub(crate) struct Partition {
     pub(crate) committed: CommitState,
     pub(crate) map: MapPressure,
     pub(crate) rider: PartitionRider,
+    /// Done, and neither complete nor in a transaction that is under way.
+    pub(crate) staged: Vec<Staged<P>>,
     /// Lanes whose first record may run.
     pub(crate) ready: VecDeque<LaneIndex>,
     /// Whether the partition stands in its route's queue.
@@ -63,7 +66,7 @@ pub(crate) struct Partition {
     pub(crate) paced_until: Option<Timestamp>,
 }
 
-impl Partition {
+impl<P> Partition<P> {
     pub(crate) fn vacant(route: RouteId) -> Self {
         Self {
             route,
@@ -74,6 +77,7 @@ impl Partition {
             committed: CommitState::default(),
             map: MapPressure::default(),
             rider: PartitionRider::default(),
+            staged: Vec::new(),
             ready: VecDeque::new(),
             in_route_queue: false,
             behind_map: BTreeMap::new(),
@@ -171,6 +175,10 @@ pub(crate) struct CommitState {
     pub(crate) stored: Option<u64>,
     /// Version in the plan that is under way.
     pub(crate) in_flight: Option<u64>,
+    /// The latest plan covers all of that version: not where a transaction's map had room for a part only.
+    pub(crate) covers_all: bool,
+    /// The offset in that plan.
+    pub(crate) planned_base: Offset,
     /// When that plan was made.
     pub(crate) planned_at: Timestamp,
     /// When the oldest completion came that no acknowledged commit has; [`Timestamp::NEVER`] without one.
@@ -188,6 +196,8 @@ impl Default for CommitState {
         Self {
             stored: None,
             in_flight: None,
+            covers_all: true,
+            planned_base: Offset::ZERO,
             planned_at: Timestamp::ZERO,
             since: Timestamp::NEVER,
             ambiguous: 0,
@@ -248,15 +258,21 @@ impl LeaderEpochs {
     }
 
     /// Epoch of the last record below `base`.
-    pub(crate) fn below(&mut self, base: Offset) -> Option<i32> {
-        while let Some((offset, epoch)) = self.changes.front().copied() {
-            if offset >= base {
-                break;
-            }
-            self.before = Some(epoch);
+    pub(crate) fn below(&self, base: Offset) -> Option<i32> {
+        let below = self.changes.iter().take_while(|(offset, _)| *offset < base);
+        below.last().map(|change| change.1).or(self.before)
+    }
+
+    /// No commit comes any more whose base is lower.
+    pub(crate) fn forget_below(&mut self, base: Offset) {
+        self.before = self.below(base);
+        while self
+            .changes
+            .front()
+            .is_some_and(|(offset, _)| *offset < base)
+        {
             self.changes.pop_front();
         }
-        self.before
     }
 }
 
@@ -273,9 +289,13 @@ mod tests {
         let mut epochs = LeaderEpochs::starting(Some(3));
         epochs.note(at(10), Some(3));
         epochs.note(at(20), Some(5));
+        assert_eq!(epochs.below(at(21)), Some(5));
+        // A transaction that covers less comes back to a lower base.
         assert_eq!(epochs.below(at(15)), Some(3));
         assert_eq!(epochs.below(at(20)), Some(3));
+        epochs.forget_below(at(21));
         assert_eq!(epochs.below(at(21)), Some(5));
+        assert!(epochs.changes.is_empty());
     }
 
     #[test]

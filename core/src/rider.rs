@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use keyway_offsets::Offset;
 use keyway_rider::{Rider, StateCell, StateFault, StateSnapshot, Update};
 
 use crate::command::{CommitAnswer, CommitReason};
@@ -14,6 +15,7 @@ use crate::gate::Gate;
 use crate::ids::{PartitionSlot, Timestamp};
 use crate::mutant::{Mutant, mutated};
 use crate::partition::{Partition, Phase};
+use crate::stage::Staged;
 
 /// Where riders come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,6 +61,8 @@ pub(crate) struct PartitionRider {
     /// Whether the restored commit had anything of a rider.
     was_there: bool,
     state: Option<StateCell>,
+    /// The state that the transaction under way carries.
+    staged: Option<StateCell>,
     /// The loss of the state was told.
     told: bool,
     last: LastRider,
@@ -102,10 +106,13 @@ impl PartitionRider {
             RiderSource::None if self.was_there => PlannedRider::Marker(Missing::NoSupplier),
             RiderSource::None => PlannedRider::Nothing,
             RiderSource::Supplier { .. } => PlannedRider::Ask,
-            RiderSource::State => self.state.as_ref().and_then(StateCell::snapshot).map_or(
-                PlannedRider::Marker(Missing::StateLost),
-                PlannedRider::State,
-            ),
+            RiderSource::State => {
+                let state = self.staged.as_ref().or(self.state.as_ref());
+                state.and_then(StateCell::snapshot).map_or(
+                    PlannedRider::Marker(Missing::StateLost),
+                    PlannedRider::State,
+                )
+            }
         }
     }
 
@@ -118,14 +125,53 @@ impl PartitionRider {
             Some(state) => state.apply(update),
             None => Err(StateFault::Lost),
         };
+        self.tell(applied)
+    }
+
+    /// What is said of it once in an assignment.
+    fn tell(&mut self, applied: Result<(), StateFault>) -> Result<(), StateFault> {
         if applied.is_err() && std::mem::replace(&mut self.told, true) {
             return Ok(());
         }
         applied
     }
+
+    /// The state that a transaction carries: with what its records bring, and nobody else's.
+    ///
+    /// # Errors
+    /// At the first update that could not be applied: by which record, and why. Said once.
+    pub(crate) fn begin_transaction<P>(
+        &mut self,
+        covered: &[Staged<P>],
+    ) -> Result<(), (Offset, StateFault)> {
+        let updates = covered
+            .iter()
+            .filter_map(|staged| Some((staged, staged.update()?)));
+        let mut updates = updates.peekable();
+        if updates.peek().is_none() || mutated(Mutant::UpdateForgotten) {
+            return Ok(());
+        }
+        let mut state = self
+            .state
+            .as_ref()
+            .map_or(StateCell::lost(), StateCell::fork);
+        let applied = updates.try_for_each(|(staged, update)| {
+            let applied = state.apply(update);
+            applied.map_err(|fault| (staged.at.offset, fault))
+        });
+        self.staged = Some(state);
+        applied.or_else(|(offset, fault)| self.tell(Err(fault)).map_err(|fault| (offset, fault)))
+    }
+
+    /// What the transaction carried is the state from now on, or nothing of it is.
+    pub(crate) fn end_transaction(&mut self, is_stored: bool) {
+        if let Some(state) = self.staged.take().filter(|_| is_stored) {
+            self.state = Some(state);
+        }
+    }
 }
 
-impl Partition {
+impl<P> Partition<P> {
     /// Whether a refresh looks at this partition: it is here to stay and has nothing else to commit.
     pub(crate) fn wants_refresh(&self) -> bool {
         self.phase == Phase::Assigned && !self.is_dirty()

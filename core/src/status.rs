@@ -151,6 +151,8 @@ pub struct Status {
     pub exhausted: bool,
     /// What outputs that are being sent count.
     pub output_bytes: usize,
+    /// Records that are done and wait for the transaction that makes them complete, the one under way included.
+    pub staged: usize,
     /// Whether no record starts until some of them are acknowledged.
     pub outputs_full: bool,
     /// Limits of the metadata as learned.
@@ -247,6 +249,7 @@ impl<P, G: Gate<P>> Core<P, G> {
             exhausted: self.totals.exhausted,
             full: self.is_full(),
             output_bytes: self.totals.output_bytes,
+            staged: self.totals.staged,
             outputs_full: self.waits_for_outputs
                 || self.totals.output_bytes >= self.config.buffers.output_bytes,
             limits: self.commits.limits,

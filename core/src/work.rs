@@ -79,6 +79,16 @@ pub enum Verdict<P> {
         /// What the outputs count against [`BufferConfig::output_bytes`](crate::BufferConfig::output_bytes).
         bytes: u32,
     },
+    /// The handler finished it, and it is complete with the transaction that carries its outputs: what `Outputs` is where
+    /// commits are transactional.
+    Staged {
+        /// Carries the outputs, and goes back to its lane when they are refused.
+        payload: P,
+        /// What it brings to the state of its partition, if anything.
+        update: Option<Update>,
+        /// What the outputs count against [`BufferConfig::output_bytes`](crate::BufferConfig::output_bytes).
+        bytes: u32,
+    },
     /// The handler chose to pass over it; counts as complete.
     Skipped,
     /// The attempt failed. `after` is the handler's own choice of a delay.
@@ -118,7 +128,9 @@ impl<P> Verdict<P> {
     /// Whether a worker lets nothing more of the record's lane start until it is told to.
     pub fn closes_lane(&self) -> bool {
         match self {
-            Verdict::Done | Verdict::DoneWith(_) | Verdict::Skipped => false,
+            Verdict::Done | Verdict::DoneWith(_) | Verdict::Staged { .. } | Verdict::Skipped => {
+                false
+            }
             Verdict::Outputs { .. }
             | Verdict::Failed { .. }
             | Verdict::GiveUp { .. }

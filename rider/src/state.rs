@@ -122,6 +122,11 @@ impl StateCell {
         }
     }
 
+    /// A cell with the same state, which goes its own way from here on.
+    pub fn fork(&self) -> Self {
+        Self(self.0.as_ref().map(|cell| cell.fork()))
+    }
+
     /// The state of this moment; `None` when it is lost.
     pub fn snapshot(&self) -> Option<StateSnapshot> {
         self.0.as_ref().map(|cell| StateSnapshot(cell.snapshot()))
@@ -185,6 +190,7 @@ impl Eq for StateSnapshot {}
 trait Cell: Send {
     fn apply(&mut self, update: &(dyn Any + Send + Sync)) -> Result<(), StateFault>;
     fn snapshot(&self) -> Arc<dyn Snapshot>;
+    fn fork(&self) -> Box<dyn Cell>;
 }
 
 trait Snapshot: Send + Sync {
@@ -201,6 +207,10 @@ impl<S: RiderState> Cell for Arc<S> {
 
     fn snapshot(&self) -> Arc<dyn Snapshot> {
         Arc::<S>::clone(self)
+    }
+
+    fn fork(&self) -> Box<dyn Cell> {
+        Box::new(Arc::<S>::clone(self))
     }
 }
 
