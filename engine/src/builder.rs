@@ -46,7 +46,7 @@ impl Keyway {
             topic_routes: Vec::new(),
             changes: Vec::new(),
             start: None,
-            bad_metadata: BadMetadata::default(),
+            bad_metadata: None,
             maps_without_epoch: MapsWithoutEpoch::default(),
             metadata_limit: DEFAULT_CAP_CHARS,
             metadata_threshold: 0.75,
@@ -86,7 +86,7 @@ pub struct Builder {
     /// Settings of the default route, which may be given before its handler.
     changes: Vec<Box<dyn FnOnce(Route) -> Route>>,
     start: Option<StartAt>,
-    bad_metadata: BadMetadata,
+    bad_metadata: Option<BadMetadata>,
     maps_without_epoch: MapsWithoutEpoch,
     metadata_limit: usize,
     metadata_threshold: f64,
@@ -295,9 +295,9 @@ impl Builder {
         self
     }
 
-    /// What to do with metadata that can't be used. Default: ignore it.
+    /// What to do with metadata that can't be used. Default: ignore it; in transactions, fail.
     pub fn bad_metadata(mut self, policy: BadMetadata) -> Self {
-        self.bad_metadata = policy;
+        self.bad_metadata = Some(policy);
         self
     }
 

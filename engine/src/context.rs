@@ -157,6 +157,8 @@ pub(crate) struct Member {
     clock: Clock,
     /// Dead letters tell of failed attempts.
     keeps_failures: bool,
+    /// Outputs wait for a transaction.
+    stages_outputs: bool,
 }
 
 impl Member {
@@ -170,6 +172,7 @@ impl Member {
             fences: Fences::new(),
             clock,
             keeps_failures: false,
+            stages_outputs: false,
         }
     }
 
@@ -184,6 +187,18 @@ impl Member {
             keeps_failures,
             ..self
         }
+    }
+
+    /// Whether outputs go with a transaction, and hold up nobody until then.
+    pub(crate) fn staging_outputs(self, stages_outputs: bool) -> Self {
+        Self {
+            stages_outputs,
+            ..self
+        }
+    }
+
+    pub(crate) fn stages_outputs(&self) -> bool {
+        self.stages_outputs
     }
 
     pub(crate) fn keeps_failures(&self) -> bool {

@@ -7,13 +7,16 @@ use std::time::{Duration, Instant};
 
 use keyway_core::{Leases, RouteId};
 
+use crate::commits::{Committer, Composer, Owned, Transactor, TransactorState};
 use crate::context::Member;
 use crate::health::{ALIVE_WITHIN, Health, NotReady, Pulse};
-use crate::kafka::{ClientError, Source, SourceConfig, TopicPartition};
+use crate::kafka::{
+    ClientError, GroupClient, Source, SourceConfig, TopicPartition, transaction_timeout,
+};
 use crate::limits::Limits;
 use crate::poll::{
-    Committer, Inbound, InboxSender, Looker, LoopState, Owned, PollLoop, RestorePolicy, Restorer,
-    Tokens, Watch, Which, Writes, inbox, panic_text,
+    Commits, Inbound, InboxSender, Looker, LoopState, PollLoop, RestorePolicy, Restorer, Tokens,
+    Watch, Which, Writes, inbox, panic_text,
 };
 use crate::riders::Texts;
 use crate::route::Route;
@@ -21,7 +24,7 @@ use crate::settings::Settings;
 use crate::status::Status;
 use crate::stop::{CommitError, End, Report, StopReason};
 use crate::workers::{RouteContext, Wake, WorkerPool, WorkersError, reports};
-use crate::writer::Writer;
+use crate::writer::{ProducerKind, Producers, Writer};
 
 /// Why an engine could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -79,6 +82,7 @@ impl Engine {
 
         let leases = Arc::new(Leases::default());
         let member = Member::new(Arc::clone(&leases)).keeping_failures(settings.has_dead_letters());
+        let member = member.staging_outputs(settings.commit.transactional);
         let member = Arc::new(member);
         let runtime = tokio::runtime::Handle::try_current().ok();
         let mut pools = Vec::with_capacity(settings.routes.len());
@@ -105,15 +109,19 @@ impl Engine {
         let owned = Arc::new(Owned::default());
         settings.riders.announce();
         let guard = settings.riders.guard().map_err(StartError::Threads)?;
-        let commits = Committer {
-            group: group.clone(),
+        let composer = Composer {
             owned: Arc::clone(&owned),
-            timeout: settings.commit_timeout,
             observer: settings.observer.clone(),
             texts: Texts::new(settings.riders.clone(), guard),
-            inbox: sender.clone(),
-        }
-        .start()
+        };
+        let commits = start_commits(
+            &settings,
+            composer,
+            &group,
+            runtime.as_ref(),
+            &member,
+            &sender,
+        )
         .map_err(StartError::Threads)?;
         let restores = Restorer {
             group: group.clone(),
@@ -322,6 +330,46 @@ impl Engine {
     }
 }
 
+/// Starts the thread that commits.
+fn start_commits(
+    settings: &Settings,
+    composer: Composer,
+    group: &GroupClient,
+    runtime: Option<&tokio::runtime::Handle>,
+    member: &Arc<Member>,
+    inbox: &InboxSender,
+) -> std::io::Result<Commits> {
+    let (group, inbox) = (group.clone(), inbox.clone());
+    let timeout = settings.commit_timeout;
+    let Some(id) = settings.transactional_id.clone() else {
+        let committer = Committer {
+            group,
+            composer,
+            timeout,
+            inbox,
+        };
+        return committer.start().map(Commits::Plain);
+    };
+    tracing::info!(id, "outputs and offsets go in transactions");
+    let client = &settings.client.client;
+    let transactor = Transactor {
+        producers: Producers::new(
+            ProducerKind::Transactional { id },
+            client.clone(),
+            settings.token_provider.clone(),
+            runtime.cloned(),
+        ),
+        group,
+        composer,
+        timeout,
+        transaction_timeout: transaction_timeout(client),
+        member: Arc::clone(member),
+        inbox,
+        state: TransactorState::default(),
+    };
+    transactor.start().map(Commits::Transactional)
+}
+
 /// Starts the thread that sends outputs and writes dead letters.
 fn start_writer(
     settings: &Settings,
@@ -340,7 +388,8 @@ fn start_writer(
         settings.observer.clone(),
         inbox.clone(),
     );
-    let writer = match settings.has_dead_letters() {
+    // In transactions they are written by whoever commits.
+    let writer = match settings.has_dead_letters() && !settings.commit.transactional {
         true => writer.opened()?,
         // Whether a handler has outputs shows when it returns some.
         false => writer,

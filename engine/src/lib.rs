@@ -3,6 +3,7 @@
 mod budget;
 mod builder;
 mod circuit;
+mod commits;
 mod context;
 pub mod dead_letters;
 pub mod decode;

@@ -33,6 +33,8 @@ pub const DEAD_LETTER_FAILURES: &str = "keyway_dead_letter_failures_total";
 pub const LATE_RESULTS: &str = "keyway_late_results_total";
 /// Commit requests acknowledged for at least one partition.
 pub const COMMITS: &str = "keyway_commits_total";
+/// Transactions of which there is an answer. Label `outcome`: committed, aborted.
+pub const TRANSACTIONS: &str = "keyway_transactions_total";
 /// Commit answers by partition that were no success. Label `answer`.
 pub const COMMIT_REFUSALS: &str = "keyway_commit_refusals_total";
 /// Committed metadata that was not used. Label `reason`.
@@ -75,7 +77,9 @@ pub const BYTES_BUFFERED: &str = "keyway_bytes_buffered";
 pub const RECORDS_RUNNING: &str = "keyway_records_running";
 /// Records whose outputs are being sent.
 pub const RECORDS_SENDING: &str = "keyway_records_sending";
-/// What these outputs count: their bytes, and 256 for each.
+/// Records that are done and wait for their transaction.
+pub const RECORDS_STAGED: &str = "keyway_records_staged";
+/// What outputs that are being sent, or wait for their transaction, count: their bytes, and 256 for each.
 pub const OUTPUT_BYTES: &str = "keyway_output_bytes";
 /// Records whose dead letter is not acknowledged yet: being written, or waiting for another try.
 pub const DEAD_LETTERS_OPEN: &str = "keyway_dead_letters_open";
@@ -211,6 +215,7 @@ fn loads(status: &Status) {
         (LANES_PACED, parts.map(|part| part.lanes_paced).sum()),
         (ROUTES_HELD, status.routes.iter().filter(held).count()),
         (RECORDS_SENDING, status.sending),
+        (RECORDS_STAGED, status.staged),
         (OUTPUT_BYTES, status.output_bytes),
         (
             DEAD_LETTERS_OPEN,

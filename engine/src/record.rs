@@ -113,6 +113,14 @@ impl Message {
         Message::Shared(shared)
     }
 
+    /// Looks at the outputs that it took along.
+    pub(crate) fn read_outputs<T>(&self, read: impl FnOnce(&[Output]) -> T) -> T {
+        match self {
+            Message::Owned(_) => read(&[]),
+            Message::Shared(shared) => read(&lock(&shared.aside).outputs),
+        }
+    }
+
     /// The outputs that it took along.
     pub(crate) fn take_outputs(&self) -> Vec<Output> {
         match self {
@@ -194,6 +202,11 @@ impl Record {
         };
         let nobody = Member::new(Arc::new(Leases::default()));
         Self::new(message, &at, 0, Arc::new(nobody))
+    }
+
+    /// Whether its outputs would go with a transaction.
+    pub(crate) fn stages_outputs(&self) -> bool {
+        self.member.stages_outputs()
     }
 
     /// What was noted of its failed attempts.

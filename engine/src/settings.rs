@@ -50,6 +50,18 @@ pub enum CommitMode {
     /// As soon as something completed and the commit before is answered: the fewest repeats after a crash, at
     /// the price of one request after another.
     Synchronous,
+    /// Exactly once: outputs and dead letters of finished records and the offsets that say so are stored together, in one
+    /// transaction at this interval, and at every revoke, drain and stop. Who reads the outputs with
+    /// `isolation.level=read_committed` sees each once.
+    ///
+    /// Handlers hold no transaction: what they return waits, bounded like all that is buffered, and a transaction is made
+    /// sooner where the bounds come near. The longer the interval, the later the outputs are seen and the less each costs.
+    /// A record whose outputs a broker refuses runs again as after any failed attempt, and with it those records of its
+    /// key with outputs that had finished after it.
+    ///
+    /// The `transactional.id` is the one of the client's configuration, which must be no other member's; without one it is
+    /// made of the group and the `group.instance.id`, or a random part.
+    Transactional(Duration),
 }
 
 impl Default for CommitMode {
@@ -73,6 +85,8 @@ pub(crate) struct Settings {
     pub(crate) limits: Limits,
     pub(crate) buffers: BufferConfig,
     pub(crate) commit: CommitConfig,
+    /// Where commits are transactional.
+    pub(crate) transactional_id: Option<String>,
     pub(crate) commit_timeout: Duration,
     pub(crate) revoke_wait: Duration,
     pub(crate) record_limit: Option<u64>,

@@ -54,7 +54,9 @@ pub struct Status {
     pub sends_failed: u64,
     /// Records whose outputs are being sent.
     pub sending: usize,
-    /// What these outputs count: their bytes, and 256 for each.
+    /// Records that are done and wait for the transaction that makes them complete, the one under way included.
+    pub staged: usize,
+    /// What outputs that are being sent, or staged, count: their bytes, and 256 for each.
     pub output_bytes: usize,
     /// No record starts until some of them are acknowledged: they are more than a sixteenth of the memory budget.
     pub outputs_full: bool,

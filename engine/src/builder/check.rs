@@ -1,15 +1,19 @@
 //! The check of a configuration: each number within its range, each wish beside the others, librdkafka's properties.
 
 use std::fmt;
+use std::hash::{BuildHasher as _, RandomState};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use keyway_core::{CommitConfig, Exhausted};
 use keyway_offsets::{Limits, ThresholdRatio};
+use keyway_rider::BadMetadata;
+use rdkafka::ClientConfig;
 
 use super::{Builder, Keyway};
 use crate::budget::{MIN_MEMORY_BUDGET, MemoryBudget};
 use crate::handler::Handler;
-use crate::kafka::{ConfigError, StartWish, prepare};
+use crate::kafka::{ConfigError, StartWish, prepare, transaction_timeout};
 use crate::limits::check_calls;
 use crate::riders::{RiderSettings, Riders};
 use crate::route::Route;
@@ -74,6 +78,39 @@ pub enum BuildError {
     },
 }
 
+/// A transaction is as long as its messages take, a second at most where brokers are well; below this it would be taken
+/// for one that is dead. The upper bound is the brokers' default of `transaction.max.timeout.ms`.
+const TRANSACTION_TIMEOUTS: RangeInclusive<Duration> =
+    Duration::from_secs(1)..=Duration::from_secs(900);
+
+fn check_transactions(client: &ClientConfig, interval: Duration) -> Result<(), BuildError> {
+    in_range(
+        "commit_mode",
+        interval.as_millis(),
+        interval >= Duration::from_millis(1),
+        "a transaction each millisecond at most",
+    )?;
+    let timeout = transaction_timeout(client);
+    in_range(
+        "transaction.timeout.ms",
+        timeout.as_millis(),
+        TRANSACTION_TIMEOUTS.contains(&timeout),
+        "1 s to 15 min: what a member that died had open, its partitions' next owner waits for so long",
+    )
+}
+
+/// The id that a member's transactions have: the same after a restart where the member is the same.
+fn transactional_id(client: &ClientConfig) -> String {
+    if let Some(id) = client.get("transactional.id") {
+        return id.to_owned();
+    }
+    let group = client.get("group.id").unwrap_or_default();
+    match client.get("group.instance.id") {
+        Some(instance) => format!("{group}-{instance}"),
+        None => format!("{group}-{:016x}", RandomState::new().hash_one(0_u8)),
+    }
+}
+
 /// librdkafka's default of `max.poll.interval.ms`.
 const DEFAULT_MAX_POLL_INTERVAL: Duration = Duration::from_secs(300);
 
@@ -121,8 +158,18 @@ impl Builder {
         }
         let interval = match self.commit {
             CommitMode::Periodic(interval) => interval,
+            CommitMode::Transactional(interval) => interval,
             CommitMode::Synchronous => Duration::ZERO,
         };
+        let transactional = matches!(self.commit, CommitMode::Transactional(_));
+        if transactional {
+            check_transactions(&client.client, interval)?;
+        }
+        let bad_metadata = self.bad_metadata.unwrap_or(match transactional {
+            // What a map that can't be read said was done would be written again.
+            true => BadMetadata::Fail,
+            false => BadMetadata::Ignore,
+        });
         Ok(Keyway {
             settings: Settings {
                 client,
@@ -131,14 +178,16 @@ impl Builder {
                 topic_routes,
                 default_route,
                 start,
-                bad_metadata: self.bad_metadata,
+                bad_metadata,
                 maps_without_epoch: self.maps_without_epoch,
                 limits,
                 buffers,
                 commit: CommitConfig {
                     interval,
+                    transactional,
                     ..CommitConfig::default()
                 },
+                transactional_id: transactional.then(|| transactional_id(&self.client)),
                 commit_timeout: self.commit_timeout,
                 revoke_wait,
                 record_limit: self.record_limit,

@@ -1,5 +1,7 @@
 //! Which of librdkafka's properties an application may set, and what the engine sets itself.
 
+use std::time::Duration;
+
 use rdkafka::ClientConfig;
 
 /// A property that the engine can't work with.
@@ -267,6 +269,39 @@ pub(super) fn producer_config(member: &ClientConfig) -> ClientConfig {
         }
     }
     config
+}
+
+/// How long a transaction may be open: the records of a member that died with one wait so long for their next owner.
+pub(crate) const TRANSACTION_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The configuration of a producer whose messages go in transactions under this id.
+pub(super) fn transactional_config(member: &ClientConfig, id: &str) -> ClientConfig {
+    let mut config = producer_config(member);
+    config.set("transactional.id", id);
+    let timeout = transaction_timeout(member);
+    config.set("transaction.timeout.ms", timeout.as_millis().to_string());
+    // librdkafka refuses longer ones: a message, or a question, that outlasts its transaction is of no use.
+    for (property, alias) in [
+        ("message.timeout.ms", Some("delivery.timeout.ms")),
+        ("socket.timeout.ms", None),
+    ] {
+        let names = [Some(property), alias].into_iter().flatten();
+        for name in names {
+            let chosen = config.get(name).and_then(|millis| millis.parse().ok());
+            if chosen.is_some_and(|millis: u128| millis == 0 || millis > timeout.as_millis()) {
+                config.set(name, timeout.as_millis().to_string());
+            }
+        }
+    }
+    config
+}
+
+/// How long a transaction of this member may be open.
+pub(crate) fn transaction_timeout(member: &ClientConfig) -> Duration {
+    let chosen = member.get("transaction.timeout.ms");
+    chosen
+        .and_then(|millis| millis.parse().ok())
+        .map_or(TRANSACTION_TIMEOUT, Duration::from_millis)
 }
 
 fn start_wish(config: &ClientConfig) -> Result<Option<StartWish>, ConfigError> {

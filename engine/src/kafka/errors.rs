@@ -26,6 +26,12 @@ impl ErrorCode {
     }
 }
 
+impl ErrorCode {
+    pub(super) fn is_missing_topic(&self) -> bool {
+        self.number == Rd::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART as i32
+    }
+}
+
 impl fmt::Display for ErrorCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", self.name, self.number)
@@ -101,8 +107,29 @@ pub enum ClientError {
 }
 
 impl ClientError {
+    /// Whether the broker refuses this message, and would again: not the state that it or the connection is in.
+    pub(crate) fn is_of_the_message(&self) -> bool {
+        match self {
+            Self::Denied { what, .. } => {
+                matches!(what, DeniedWhat::Topic(_) | DeniedWhat::MissingTopic(_))
+            }
+            Self::Transient { code, .. } | Self::Fatal { code, .. } => [
+                Rd::RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE,
+                Rd::RD_KAFKA_RESP_ERR_INVALID_MSG_SIZE,
+                Rd::RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE,
+                Rd::RD_KAFKA_RESP_ERR_POLICY_VIOLATION,
+                Rd::RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP,
+                Rd::RD_KAFKA_RESP_ERR_INVALID_RECORD,
+                Rd::RD_KAFKA_RESP_ERR__INVALID_ARG,
+            ]
+            .iter()
+            .any(|&refusal| code.number == refusal as i32),
+            Self::Closed => false,
+        }
+    }
+
     /// Nothing came in time.
-    pub(super) fn no_answer() -> Self {
+    pub(crate) fn no_answer() -> Self {
         Self::of(Failure {
             code: Rd::RD_KAFKA_RESP_ERR__TIMED_OUT as i32,
             text: "nothing came in time".to_owned(),

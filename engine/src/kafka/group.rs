@@ -190,24 +190,12 @@ impl GroupClient {
         timeout: Duration,
         guard: impl FnOnce() -> bool,
     ) -> CommitAnswer {
-        let mut list = PartitionList::with_capacity(offsets.len());
-        for CommitOffset {
-            tp,
-            offset,
-            leader_epoch,
-            metadata,
-        } in offsets
-        {
-            if let Err(failure) = list.push(
-                &tp.topic,
-                tp.partition,
-                *offset,
-                *leader_epoch,
-                metadata.as_bytes(),
-            ) {
+        let list = match list_with(offsets) {
+            Ok(list) => list,
+            Err(failure) => {
                 return CommitAnswer::NotSent(NotSent::Refused(ClientError::of(failure)));
             }
-        }
+        };
         let partitions = offsets.iter().map(|offset| &offset.tp);
         self.commit_list(&list, partitions, timeout, guard)
     }
@@ -220,33 +208,18 @@ impl GroupClient {
         timeout: Duration,
         guard: impl FnOnce() -> bool,
     ) -> CommitAnswer {
-        let Ok((client, _call)) = self.enter() else {
-            return CommitAnswer::NotSent(NotSent::Closed);
-        };
         // Looked at before this one is on its way: the answer to an older one that comes later does not tell
         // which of the two was stored last.
-        let older_open = self.shared.is_older_open();
-        let handed_over = {
-            let assignment = self.shared.lock();
-            if assignment.leaving {
-                return CommitAnswer::NotSent(NotSent::Closed);
-            }
-            if !guard() {
-                return CommitAnswer::NotSent(NotSent::Guard);
-            }
-            if client.assignment_lost() {
-                return CommitAnswer::NotSent(NotSent::AssignmentLost);
-            }
-            if joined(client).is_none() {
-                return CommitAnswer::NotSent(NotSent::NotAMember);
-            }
-            client.hand_over(list)
-        };
+        let older_open = self.enter().is_ok_and(|_call| self.shared.is_older_open());
+        let handed_over = self.under_lock(guard, |client| match joined(client) {
+            None => Err(NotSent::NotAMember),
+            Some(_) => client
+                .hand_over(list)
+                .map_err(|failure| NotSent::Refused(ClientError::of(failure))),
+        });
         let handed_over = match handed_over {
             Ok(handed_over) => handed_over,
-            Err(failure) => {
-                return CommitAnswer::NotSent(NotSent::Refused(ClientError::of(failure)));
-            }
+            Err(why) => return CommitAnswer::NotSent(why),
         };
         let Some(reply) = handed_over.wait(timeout) else {
             self.shared.unanswered().push(handed_over);
@@ -282,6 +255,26 @@ impl GroupClient {
             return CommitAnswer::OlderOpen;
         }
         CommitAnswer::Answered(results)
+    }
+
+    /// Does what only a member may do whose assignment is the one that `guard` says: all of it under the group lock.
+    pub(super) fn under_lock<T>(
+        &self,
+        guard: impl FnOnce() -> bool,
+        act: impl FnOnce(&Client) -> Result<T, NotSent>,
+    ) -> Result<T, NotSent> {
+        let (client, _call) = self.enter().map_err(|_| NotSent::Closed)?;
+        let assignment = self.shared.lock();
+        if assignment.leaving {
+            return Err(NotSent::Closed);
+        }
+        if !guard() {
+            return Err(NotSent::Guard);
+        }
+        if client.assignment_lost() {
+            return Err(NotSent::AssignmentLost);
+        }
+        act(client)
     }
 
     /// librdkafka (2.12.1) gives the error of one partition to those that succeeded as well. So when
@@ -529,7 +522,7 @@ impl GroupClient {
 
 /// Who this is, if it is in the group. An empty id or a negative generation would commit as a
 /// stranger, which the coordinator accepts.
-fn joined(client: &Client) -> Option<Member> {
+pub(super) fn joined(client: &Client) -> Option<Member> {
     client
         .membership()
         .filter(|(id, generation)| !id.is_empty() && *generation >= 0)
@@ -569,6 +562,22 @@ fn spread<T>(partitions: &[TopicPartition], answers: Vec<Keyed<T>>) -> PerPartit
             (tp.clone(), answer)
         })
         .collect()
+}
+
+/// A list of offsets with what goes beside them.
+pub(super) fn list_with(offsets: &[CommitOffset<'_>]) -> Result<PartitionList, Failure> {
+    let mut list = PartitionList::with_capacity(offsets.len());
+    for CommitOffset {
+        tp,
+        offset,
+        leader_epoch,
+        metadata,
+    } in offsets
+    {
+        let metadata = metadata.as_bytes();
+        list.push(&tp.topic, tp.partition, *offset, *leader_epoch, metadata)?;
+    }
+    Ok(list)
 }
 
 pub(super) fn list_of(partitions: &[TopicPartition]) -> Result<PartitionList, ClientError> {

@@ -20,7 +20,7 @@
 //! - `source` what the poll thread owns; `rebalance` its share in an assignment's life; `positions`
 //!   what was delivered, and two faults of librdkafka mended
 //! - `group` what other threads may ask and commit; `admin` what somebody may who is no member
-//! - `producer` what the engine itself writes
+//! - `producer` what the engine itself writes, `transactions` together with offsets
 //! - `record` what a record gives; `token` what it shows to a broker that asks for OAUTHBEARER;
 //!   `native` all unsafe code
 //! - `config` which properties an application may set, `errors` and `statistics` what comes back
@@ -52,6 +52,7 @@ mod statistics;
 #[cfg(test)]
 mod tests;
 mod token;
+mod transactions;
 
 use std::fmt;
 use std::sync::Arc;
@@ -59,7 +60,7 @@ use std::sync::Arc;
 pub(crate) use admin::Outsider;
 pub(crate) use close::{LeaveOutcome, StaticMember};
 pub use config::ConfigError;
-pub(crate) use config::{Prefetch, Prepared, StartWish, prepare};
+pub(crate) use config::{Prefetch, Prepared, StartWish, prepare, transaction_timeout};
 pub(crate) use errors::CommitCode;
 pub use errors::{ClientError, DeniedWhat, ErrorCode};
 pub(crate) use group::{CommitAnswer, CommitOffset, Committed, GroupClient, LogRange, NotSent};
@@ -69,6 +70,7 @@ pub(crate) use producer::{NotWritten, Producer, ProducerEvent, ProducerTokens};
 pub(crate) use record::{PartitionToken, RecordParts, Timestamp};
 pub(crate) use source::{Source, SourceConfig, SourceEvent, Start};
 pub use token::OauthToken;
+pub(crate) use transactions::StepError;
 
 /// What tells one life of a topic from another under the same name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
-use super::config::producer_config;
+use super::config::{producer_config, transactional_config};
 use super::errors::ClientError;
 use super::native::{Failure, NativeProducer, Outgoing, Said};
 use super::token::OauthToken;
@@ -16,7 +16,7 @@ use rdkafka::ClientConfig;
 
 /// The native producer and whoever uses it.
 pub(crate) struct Producer {
-    native: Arc<NativeProducer>,
+    pub(super) native: Arc<NativeProducer>,
 }
 
 impl fmt::Debug for Producer {
@@ -58,7 +58,23 @@ impl Producer {
     /// # Errors
     /// When librdkafka refuses it.
     pub(crate) fn open(member: &ClientConfig, token_refresh: bool) -> Result<Self, ClientError> {
-        let native = NativeProducer::open(&producer_config(member), token_refresh);
+        Self::with(&producer_config(member), token_refresh)
+    }
+
+    /// The same, whose messages go in transactions under this id.
+    ///
+    /// # Errors
+    /// When librdkafka refuses it.
+    pub(crate) fn transactional(
+        member: &ClientConfig,
+        id: &str,
+        token_refresh: bool,
+    ) -> Result<Self, ClientError> {
+        Self::with(&transactional_config(member, id), token_refresh)
+    }
+
+    fn with(config: &ClientConfig, token_refresh: bool) -> Result<Self, ClientError> {
+        let native = NativeProducer::open(config, token_refresh);
         Ok(Self {
             native: Arc::new(native.map_err(ClientError::of)?),
         })

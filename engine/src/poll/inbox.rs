@@ -9,6 +9,7 @@ use keyway_core::{CommitFinished, DeadLetter, Sending, Sent, TaskRef};
 use super::look::Identified;
 use super::pauses::Which;
 use super::restore::RestoreAnswer;
+use crate::commits::Transacted;
 use crate::kafka::{ClientError, NotWritten};
 use crate::limits::Change;
 use crate::record::Message;
@@ -20,6 +21,8 @@ use crate::workers::Wake;
 pub(crate) enum Inbound {
     /// The answer to the plan that was under way.
     Committed(CommitFinished),
+    /// The same of a transaction, with what it carried.
+    Transacted(Box<Transacted>),
     /// What the group had committed for partitions that were assigned.
     Restored(RestoreAnswer),
     /// The topics that a broker shows; none when no broker has answered.

@@ -17,16 +17,26 @@ impl PollLoop {
             tracing::error!(?letter, "a dead letter without a topic");
             return;
         };
-        let member = self.group.member().map(|member| member.id.into());
-        let origin = Origin {
-            group: Arc::clone(&self.writes.group),
-            member,
-        };
+        let origin = self.origin();
         self.writes
             .ask(Job::Letter(LetterJob { letter, to, origin }));
     }
 
+    /// Who gives records up: this member, as its group knows it.
+    pub(super) fn origin(&self) -> Origin {
+        Origin {
+            group: Arc::clone(&self.writes.group),
+            member: self.group.member().map(|member| member.id.into()),
+        }
+    }
+
     pub(super) fn letter_written(&mut self, at: TaskRef, now: Timestamp) {
+        self.note_letter(&at);
+        self.core.dead_letter_written(at, now);
+    }
+
+    /// Says that a dead letter was written.
+    pub(super) fn note_letter(&mut self, at: &TaskRef) {
         self.state.letter_error = None;
         tracing::warn!(
             partition = %self.slots.partition(at.slot),
@@ -34,7 +44,6 @@ impl PollLoop {
             attempts = at.attempt,
             "a dead letter: no further attempt is made"
         );
-        self.core.dead_letter_written(at, now);
     }
 
     /// Why letters that are not acknowledged yet could not be written, and since when.
@@ -54,13 +63,24 @@ impl PollLoop {
         error: ClientError,
         now: Timestamp,
     ) {
+        self.note_letter_error(&letter.at, topic, error, now);
+        self.core.dead_letter_failed(letter, now);
+    }
+
+    /// Says that the dead letter of this record can't be written.
+    pub(super) fn note_letter_error(
+        &mut self,
+        at: &TaskRef,
+        topic: &str,
+        error: ClientError,
+        now: Timestamp,
+    ) {
         let number = error.code().map_or(0, |code| code.number);
         if self.state.repeats.say(number, now) {
             tracing::error!(
-                partition = %self.slots.partition(letter.at.slot),
-                offset = %letter.at.offset,
+                partition = %self.slots.partition(at.slot),
+                offset = %at.offset,
                 topic,
-                tries = letter.tries,
                 %error,
                 "a dead letter can't be written: its key waits, and it is tried again until it can"
             );
@@ -71,6 +91,5 @@ impl PollLoop {
             .take()
             .map_or(now, |(_, since)| since);
         self.state.letter_error = Some((error, since));
-        self.core.dead_letter_failed(letter, now);
     }
 }

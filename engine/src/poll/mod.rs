@@ -33,14 +33,14 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
 use keyway_core::{
-    Arrival, Command, CommitAnswer, CommitMark, CommitReason, Core, PartitionAnswer, PartitionSlot,
-    RouteId, Task, Timestamp, WorkerIndex,
+    Arrival, Command, CommitMark, CommitReason, Core, PartitionSlot, RouteId, Task, Timestamp,
+    WorkerIndex,
 };
 use keyway_offsets::Offset;
 
 use self::calls::Calls;
 pub(crate) use self::calls::Watch;
-pub(crate) use self::commits::{CommitJob, Committer, Owned};
+pub(crate) use self::commits::Commits;
 use self::denials::Denials;
 use self::identities::Identities;
 pub(crate) use self::inbox::{Inbound, Inbox, InboxSender, inbox};
@@ -57,6 +57,7 @@ pub(crate) use self::shutdown::starts_within;
 pub(crate) use self::slots::{Slots, panic_text};
 pub(crate) use self::tokens::{TokenProvider, Tokens, token_provider};
 use crate::circuit::CircuitStatus;
+use crate::commits::Owned;
 use crate::context::Member;
 use crate::health::Pulse;
 use crate::kafka::{ClientError, GroupClient, NativeRecord, Source, SourceEvent, TopicPartition};
@@ -95,7 +96,7 @@ pub(crate) struct PollLoop {
     pub(crate) watches: Vec<Watch>,
     pub(crate) reports: Reports,
     pub(crate) inbox: Inbox,
-    pub(crate) commits: Sender<CommitJob>,
+    pub(crate) commits: Commits,
     pub(crate) restores: Sender<RestoreJob>,
     pub(crate) looks: Sender<Look>,
     /// Topics subscribed to by their names.
@@ -194,14 +195,8 @@ impl PollLoop {
     fn take_messages(&mut self, now: Timestamp) {
         while let Some(message) = self.inbox.next() {
             match message {
-                Inbound::Committed(finished) => {
-                    let stored = |part: &PartitionAnswer| part.answer == CommitAnswer::Stored;
-                    if finished.partitions.iter().any(stored) {
-                        self.state.denials.stored();
-                    }
-                    self.core.commit_finished(&finished, now);
-                    tracing::trace!(plan = finished.plan.0, took = ?finished.took, "commit answered");
-                }
+                Inbound::Committed(finished) => self.committed(&finished, now),
+                Inbound::Transacted(transacted) => self.transacted(*transacted, now),
                 Inbound::Restored(answer) => self.take_restored(answer, now),
                 Inbound::Looked(topics) => {
                     self.state.looking = false;
@@ -299,18 +294,8 @@ impl PollLoop {
                 } => self.pools[route.index()].reopen(worker, lane),
                 Command::TakeBack { route, worker } => take_back.push((route, worker)),
                 Command::Retire { route, worker } => self.pools[route.index()].retire(worker),
-                Command::Commit(plan) => {
-                    let names = plan
-                        .partitions
-                        .iter()
-                        .map(|part| self.slots.partition(part.slot).clone());
-                    let job = CommitJob {
-                        names: names.collect(),
-                        plan,
-                    };
-                    // The committer ends only after this thread.
-                    let _ = self.commits.send(job);
-                }
+                Command::Commit(plan) => self.commit(plan),
+                Command::Transact(transaction) => self.transact(transaction),
                 Command::Pause(slot) => pause.push(self.slots.partition(slot).clone()),
                 Command::Resume(slot) => resume.push(self.slots.partition(slot).clone()),
                 Command::Stop(cause) => {
@@ -725,6 +710,7 @@ impl PollLoop {
             sends_failed: counters.sends_failed,
             sending: core.partitions.iter().map(|part| part.sends_out).sum(),
             output_bytes: core.output_bytes,
+            staged: core.staged,
             outputs_full: core.outputs_full,
             send_error: self.send_errors(now).last().map(|why| why.error.clone()),
             dead_letters: counters.dead_letters,

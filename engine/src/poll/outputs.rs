@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::Sender;
-use keyway_core::{Sending, Sent, Timestamp};
+use keyway_core::{Sending, Sent, TaskRef, Timestamp};
 
 use super::PollLoop;
 use crate::kafka::{ClientError, NotWritten};
@@ -98,13 +98,19 @@ impl PollLoop {
         failure: NotWritten,
         now: Timestamp,
     ) {
+        self.note_send_error(&sending.at, failure, now);
+        self.core.outputs_failed(sending, now);
+    }
+
+    /// Says that outputs of this record can't be sent.
+    pub(super) fn note_send_error(&mut self, at: &TaskRef, failure: NotWritten, now: Timestamp) {
         let NotWritten { error, topic } = failure;
         let number = error.code().map_or(0, |code| code.number);
         if self.state.repeats.say(number, now) {
             tracing::warn!(
-                partition = %self.slots.partition(sending.at.slot),
-                offset = %sending.at.offset,
-                attempt = sending.at.attempt,
+                partition = %self.slots.partition(at.slot),
+                offset = %at.offset,
+                attempt = at.attempt,
                 topic,
                 %error,
                 "outputs can't be sent: the attempt has failed"
@@ -117,6 +123,5 @@ impl PollLoop {
             let last = now;
             errors.insert(topic, SendError { error, since, last });
         }
-        self.core.outputs_failed(sending, now);
     }
 }

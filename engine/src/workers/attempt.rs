@@ -84,8 +84,11 @@ impl Ended {
         match (self, observer) {
             (Ended::Done | Ended::DoneWith(_) | Ended::Skipped, None) => {}
             // The writer tells of it, when they are sent.
-            (Ended::Outputs(..), _) => {}
-            (Ended::Done | Ended::DoneWith(_), Some(observer)) => guarded(|| observer.done(record)),
+            (Ended::Outputs(..), _) if !record.stages_outputs() => {}
+            (Ended::Outputs(..), None) => {}
+            (Ended::Done | Ended::DoneWith(_) | Ended::Outputs(..), Some(observer)) => {
+                guarded(|| observer.done(record));
+            }
             (Ended::Skipped, Some(observer)) => guarded(|| observer.skipped(record)),
             (
                 Ended::Failed { error, .. }
@@ -126,11 +129,22 @@ impl Ended {
         match self {
             Ended::Done => Verdict::Done,
             Ended::DoneWith(update) => Verdict::DoneWith(update),
-            Ended::Outputs(outputs, update) => Verdict::Outputs {
-                bytes: output::weight(&outputs),
-                payload: payload.with_outputs(outputs),
-                update,
-            },
+            Ended::Outputs(outputs, update) => {
+                let bytes = output::weight(&outputs);
+                let payload = payload.with_outputs(outputs);
+                match member.stages_outputs() {
+                    true => Verdict::Staged {
+                        payload,
+                        update,
+                        bytes,
+                    },
+                    false => Verdict::Outputs {
+                        payload,
+                        update,
+                        bytes,
+                    },
+                }
+            }
             Ended::Skipped => Verdict::Skipped,
             Ended::Failed { after, error } => Verdict::Failed {
                 payload: noted(payload, &error),

@@ -222,6 +222,7 @@ pub(super) fn in_words(finished: &Finished<Message>) -> String {
         Verdict::GiveUp { .. } => format!("{offset} given up"),
         Verdict::DeadLetter { .. } => format!("{offset} dead letter"),
         Verdict::Outputs { .. } => format!("{offset} outputs"),
+        Verdict::Staged { .. } => format!("{offset} staged"),
         Verdict::Stop { reason, .. } => format!("{offset} stop: {reason}"),
         Verdict::Returned { .. } => format!("{offset} returned"),
     }

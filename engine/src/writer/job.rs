@@ -88,21 +88,42 @@ impl Job {
     }
 }
 
+/// Gives outputs to librdkafka, which copies them, and says how many it has taken: none after one that it refuses.
+pub(crate) fn produce_outputs(
+    producer: &Producer,
+    number: u64,
+    outputs: &[Output],
+) -> (usize, Option<NotWritten>) {
+    for (taken, output) in outputs.iter().enumerate() {
+        let headers = output.raw_headers();
+        if let Err(error) = producer.produce(&output.outgoing(&headers), number) {
+            return (taken, Some(error));
+        }
+    }
+    (outputs.len(), None)
+}
+
+/// Gives a record's dead letter to librdkafka, which copies it.
+pub(crate) fn produce_letter(
+    producer: &Producer,
+    number: u64,
+    record: &Record,
+    to: &DeadLetters,
+    origin: &Origin,
+    member: &Member,
+) -> Result<(), NotWritten> {
+    let letter = Letter::of(record, to.form(), origin, member.clock().wall_millis());
+    let headers = letter.headers();
+    producer.produce(&letter.outgoing(to.topic(), &headers), number)
+}
+
 impl OutputsJob {
     fn write(mut self, producer: &Producer, number: u64) -> Open {
-        let (mut bytes, mut messages, mut failure) = (0, 0, None);
-        for output in std::mem::take(&mut self.outputs) {
-            let headers = output.raw_headers();
-            if let Err(error) = producer.produce(&output.outgoing(&headers), number) {
-                failure = Some(error);
-                break;
-            }
-            bytes += output.size();
-            messages += 1;
-        }
+        let outputs = std::mem::take(&mut self.outputs);
+        let (messages, failure) = produce_outputs(producer, number, &outputs);
         Open {
             job: Job::Outputs(self),
-            bytes,
+            bytes: outputs.iter().take(messages).map(Output::size).sum(),
             messages,
             failure,
             tried: Vec::new(),
@@ -118,11 +139,7 @@ impl LetterJob {
             origin,
         } = self;
         let record = Record::new(payload, &at, 0, Arc::clone(member));
-        let result = {
-            let letter = Letter::of(&record, to.form(), &origin, member.clock().wall_millis());
-            let headers = letter.headers();
-            producer.produce(&letter.outgoing(to.topic(), &headers), number)
-        };
+        let result = produce_letter(producer, number, &record, &to, &origin, member);
         let bytes = record.size();
         let (payload, _) = record.into_parts();
         Open {

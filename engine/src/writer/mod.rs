@@ -12,9 +12,11 @@
 //!
 //! - `job` what is written for one record, from the first message to the last report
 //! - `lanes` one record of a lane after the other
+//! - `producers` the producer, and another one in its place
 
 mod job;
 mod lanes;
+mod producers;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -26,12 +28,14 @@ use rdkafka::ClientConfig;
 use tokio::runtime::Handle;
 
 use self::job::Open;
-pub(crate) use self::job::{Job, LetterJob};
+pub(crate) use self::job::{Job, LetterJob, produce_letter, produce_outputs};
 use self::lanes::SendLanes;
+pub(crate) use self::producers::{ProducerKind, Producers};
+use crate::commits::Owned;
 use crate::context::Member;
-use crate::kafka::{ClientError, DeniedWhat, NotWritten, Producer, ProducerEvent, ProducerTokens};
+use crate::kafka::{ClientError, DeniedWhat, NotWritten, ProducerEvent};
 use crate::observer::Observer;
-use crate::poll::{Inbound, InboxSender, Owned, TokenProvider, Tokens};
+use crate::poll::{Inbound, InboxSender, TokenProvider};
 use crate::record::{Message, Record};
 use crate::workers::guarded;
 
@@ -89,58 +93,6 @@ pub(crate) struct Writer {
     acknowledged: Vec<Sent>,
 }
 
-/// The producer, and what another one in its place is made of.
-struct Producers {
-    config: ClientConfig,
-    provider: Option<TokenProvider>,
-    runtime: Option<Handle>,
-    /// None before there was something to write.
-    current: Option<(Producer, Option<Tokens<ProducerTokens>>)>,
-}
-
-impl Producers {
-    fn current(&mut self) -> Result<&Producer, ClientError> {
-        if self.current.is_none() {
-            let producer = Producer::open(&self.config, self.provider.is_some())?;
-            let tokens = self.provider.clone().map(|provider| Tokens {
-                provider,
-                runtime: self.runtime.clone(),
-                taker: producer.token_taker(),
-            });
-            self.current = Some((producer, tokens));
-        }
-        match &self.current {
-            Some((producer, _)) => Ok(producer),
-            None => Err(ClientError::Closed),
-        }
-    }
-
-    /// What there is to be taken within `timeout`: nothing, and at once, before there was something to write.
-    fn poll(&self, timeout: Duration) -> Vec<ProducerEvent> {
-        match &self.current {
-            Some((producer, _)) => producer.poll(timeout),
-            None => Vec::new(),
-        }
-    }
-
-    fn ask_for_token(&self) {
-        if let Some((_, Some(tokens))) = &self.current {
-            tokens.ask();
-        }
-    }
-
-    /// Gives up a producer that has met a fatal error, and says which. Not before there is something to write, so that a
-    /// cluster which refuses producers is not asked for ever.
-    fn drop_fatal(&mut self) -> Option<ClientError> {
-        let reason = self.current.as_ref()?.0.fatal()?;
-        tracing::warn!(%reason, "the producer can't go on: another one takes over");
-        if let Some((producer, _)) = self.current.take() {
-            producer.close();
-        }
-        Some(reason)
-    }
-}
-
 impl Writer {
     /// A writer whose producer is made when there is something to write.
     pub(crate) fn new(
@@ -153,12 +105,7 @@ impl Writer {
         inbox: InboxSender,
     ) -> Self {
         Self {
-            producers: Producers {
-                config,
-                provider,
-                runtime,
-                current: None,
-            },
+            producers: Producers::new(ProducerKind::Plain, config, provider, runtime),
             owned,
             member,
             observer,
@@ -215,9 +162,7 @@ impl Writer {
         self.waiting.clear();
         self.behind.clear();
         self.open.clear();
-        if let Some((producer, _)) = self.producers.current.take() {
-            producer.close();
-        }
+        self.producers.drop_current();
     }
 
     /// Takes what is to be written. Says whether the engine is still there.
@@ -445,21 +390,31 @@ pub(crate) fn fail_attempt(
     member: &Arc<Member>,
     observer: Option<&dyn Observer>,
 ) -> Sending<Message> {
-    let at = &sending.at;
-    let payload = tell(observer, at, sending.payload, member, |observer, record| {
-        observer.failed(record, error);
-    });
     Sending {
-        payload: match member.keeps_failures() {
-            true => payload.with_failure(member.clock().wall_millis(), error),
-            false => payload,
-        },
+        payload: note_failure(&sending.at, sending.payload, error, member, observer),
         ..sending
     }
 }
 
+/// The same, of an attempt whose outputs stood on the stage.
+pub(crate) fn note_failure(
+    at: &TaskRef,
+    payload: Message,
+    error: &str,
+    member: &Arc<Member>,
+    observer: Option<&dyn Observer>,
+) -> Message {
+    let payload = tell(observer, at, payload, member, |observer, record| {
+        observer.failed(record, error);
+    });
+    match member.keeps_failures() {
+        true => payload.with_failure(member.clock().wall_millis(), error),
+        false => payload,
+    }
+}
+
 /// Tells the observer of a record, and gives it back.
-fn tell(
+pub(crate) fn tell(
     observer: Option<&dyn Observer>,
     at: &TaskRef,
     payload: Message,

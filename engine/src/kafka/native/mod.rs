@@ -25,6 +25,7 @@ mod mock;
 mod producer;
 mod queries;
 mod raw;
+mod transactions;
 
 pub(crate) use callbacks::Stashed;
 pub(crate) use client::{Batch, Call, Client, MessageFailure};
@@ -35,3 +36,4 @@ pub(crate) use mock::MockCluster;
 pub(crate) use producer::{NativeProducer, Outgoing, RawHeader, Said};
 pub(crate) use queries::{Description, OffsetSpec};
 pub(crate) use raw::{Failure, name_of};
+pub(crate) use transactions::{GroupMetadata, StepFailure};

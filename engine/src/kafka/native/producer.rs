@@ -93,7 +93,7 @@ impl NativeProducer {
         })
     }
 
-    fn handle(&self) -> *mut rd_kafka_t {
+    pub(super) fn handle(&self) -> *mut rd_kafka_t {
         self.handle.as_ptr()
     }
 
