@@ -20,6 +20,7 @@ mod rights;
 mod start;
 mod stranger;
 mod topics;
+mod transactions;
 
 use std::time::Duration;
 
