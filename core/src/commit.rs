@@ -144,7 +144,7 @@ impl<P, G: Gate<P>> Core<P, G> {
 
     /// Whether no commit of the partition is worth waiting for at its end: nothing is left to commit, or the broker has
     /// denied it since the end began ([`Core::revoking`], [`Core::begin_stop`], [`Core::begin_drain`]), as for a topic
-    /// that was deleted.
+    /// that was deleted, or there is no transaction that could tell it.
     pub fn is_settled(&self, slot: PartitionSlot) -> bool {
         self.partitions[slot.index()].is_settled()
     }
@@ -228,6 +228,7 @@ impl<P, G: Gate<P>> Core<P, G> {
                     is_all: true,
                 }),
             };
+            partition.committed.without_room = cover.is_none();
             partition.committed.covers_all = cover.as_ref().is_some_and(|cover| cover.is_all);
             stays_staged |= !partition.committed.covers_all;
             let Some(Cover {

@@ -151,9 +151,10 @@ impl<P> Partition<P> {
             || (!self.is_dirty() && self.committed.in_flight.is_none() && !self.owes_rider())
     }
 
-    /// Whether no commit is worth waiting for: it is clean, or commits are denied.
+    /// Whether no commit is worth waiting for: it is clean, or commits are denied, or its map has no room.
     pub(crate) fn is_settled(&self) -> bool {
-        self.is_clean() || (self.committed.denied && self.committed.in_flight.is_none())
+        let is_hopeless = self.committed.denied || self.committed.without_room;
+        self.is_clean() || (is_hopeless && self.committed.in_flight.is_none())
     }
 
     /// Over a bound of its own.
@@ -177,6 +178,8 @@ pub(crate) struct CommitState {
     pub(crate) in_flight: Option<u64>,
     /// The latest plan covers all of that version: not where a transaction's map had room for a part only.
     pub(crate) covers_all: bool,
+    /// When it was last to be planned, no transaction could have told what it makes complete.
+    pub(crate) without_room: bool,
     /// The offset in that plan.
     pub(crate) planned_base: Offset,
     /// When that plan was made.
@@ -197,6 +200,7 @@ impl Default for CommitState {
             stored: None,
             in_flight: None,
             covers_all: true,
+            without_room: false,
             planned_base: Offset::ZERO,
             planned_at: Timestamp::ZERO,
             since: Timestamp::NEVER,

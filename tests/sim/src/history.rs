@@ -20,6 +20,8 @@ pub(crate) struct Attempt {
 pub(crate) struct Past {
     /// A handler finished it, under whatever assignment.
     pub(crate) finished: BTreeSet<i64>,
+    /// Outputs that a reader of committed data finds.
+    pub(crate) written: BTreeSet<i64>,
     /// Below this no record had to run: the group began above.
     pub(crate) begun_at: i64,
     /// Offsets below it were found in order by the check for losses.
@@ -32,6 +34,8 @@ pub(crate) struct History {
     pub(crate) pasts: Vec<Past>,
     /// What runs at this moment, by lane.
     pub(crate) running: BTreeMap<Lane, Vec<Attempt>>,
+    /// The last record of each lane whose outputs a transaction has committed.
+    pub(crate) last_written: BTreeMap<Lane, i64>,
     /// Assignments that ended before all their attempts had: a handler outlived the revoke wait, or the
     /// member was thrown out.
     pub(crate) outlived: BTreeSet<u64>,
@@ -48,6 +52,7 @@ impl History {
                 })
                 .collect(),
             running: BTreeMap::new(),
+            last_written: BTreeMap::new(),
             outlived: BTreeSet::new(),
         }
     }

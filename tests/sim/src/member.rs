@@ -1,11 +1,11 @@
 //! One member: the real core, and around it what the engine is to it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use keyway_core::{
-    CircuitState, CommitPlan, Core, DeadLetter, LaneNames, Leases, PartitionSlot, Sending, Shape,
-    Timestamp, WorkerIndex,
+    CircuitState, Command, CommitPlan, Core, DeadLetter, LaneNames, Leases, PartitionSlot, Sending,
+    Shape, Staged, Timestamp, WorkerIndex,
 };
 
 use crate::assignment::Assignment;
@@ -51,19 +51,23 @@ pub(crate) struct Entry {
     pub(crate) stores: u64,
 }
 
+/// What a transaction carries for each partition of its plan; nothing where commits are none.
+pub(crate) type Carried = Vec<Vec<Staged<Payload>>>;
+
 /// Where a commit request stands.
 #[derive(Debug)]
 pub(crate) enum Request {
     /// The core planned it.
-    Planned(CommitPlan),
+    Planned(CommitPlan, Carried),
     /// It was sent under a generation.
     Sent {
         plan: CommitPlan,
+        carried: Carried,
         entries: Vec<Entry>,
         generation: u64,
     },
     /// The broker has answered.
-    Answered(keyway_core::CommitFinished),
+    Answered(keyway_core::CommitFinished, Carried),
 }
 
 /// What a member is about.
@@ -101,6 +105,8 @@ pub(crate) struct Member {
     pub(crate) sendings: Vec<Sending<Payload>>,
     /// Dead letters that are being written.
     pub(crate) letters: Vec<DeadLetter<Payload>>,
+    /// Commands of the core that were looked at and not carried out yet.
+    pub(crate) commands: VecDeque<Command<Payload>>,
     /// Starts that the limit leaves, where one is set.
     pub(crate) starts_left: Option<u64>,
     /// Whom the pace has let through, where there is one.
@@ -153,6 +159,7 @@ impl Member {
             out: 0,
             sendings: Vec::new(),
             letters: Vec::new(),
+            commands: VecDeque::new(),
             starts_left: None,
             let_through,
             reserve_taken: 0,
@@ -199,6 +206,46 @@ impl Member {
         if let Some(assignment) = self.current(at.slot, at.epoch) {
             assignment.out.remove(&at.offset.get());
         }
+    }
+
+    /// The core's next command.
+    pub(crate) fn next_command(&mut self) -> Option<Command<Payload>> {
+        let looked_at = self.commands.pop_front();
+        looked_at.or_else(|| self.core.next_command())
+    }
+
+    /// Looks at the core's commands: whose outputs are held back.
+    pub(crate) fn held_back(&mut self) -> BTreeSet<(PartitionSlot, i64)> {
+        while let Some(command) = self.core.next_command() {
+            self.commands.push_back(command);
+        }
+        let of_held_back = |command: &Command<Payload>| match command {
+            Command::Send(sending) if sending.held_back => {
+                Some((sending.at.slot, sending.at.offset.get()))
+            }
+            _ => None,
+        };
+        self.commands.iter().filter_map(of_held_back).collect()
+    }
+
+    /// What the transaction under way carries for assignments that have ended.
+    pub(crate) fn stale_in_request(&self) -> impl Iterator<Item = &Staged<Payload>> {
+        let carried = match &self.request {
+            Some(
+                Request::Planned(_, carried)
+                | Request::Sent { carried, .. }
+                | Request::Answered(_, carried),
+            ) => &carried[..],
+            None => &[],
+        };
+        let is_current = |staged: &Staged<Payload>| {
+            let assignment = self.slots[staged.at.slot.index()].assignment.as_ref();
+            assignment.is_some_and(|assignment| assignment.epoch == staged.at.epoch)
+        };
+        carried
+            .iter()
+            .flatten()
+            .filter(move |staged| !is_current(staged))
     }
 
     pub(crate) fn has_assignments(&self) -> bool {

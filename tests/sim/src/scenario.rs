@@ -123,6 +123,7 @@ impl Scenario {
                 commit: CommitConfig {
                     interval: Duration::from_micros(rng.pick(&[0, 500, 5_000, 50_000])),
                     backoff: Duration::from_micros(rng.pick(&[100, 2_000, 10_000])),
+                    transactional: rng.chance(350),
                 },
             },
             keys: rng.between(1, 6),
@@ -140,6 +141,11 @@ impl Scenario {
             rates: draw_rates(rng),
             weights: draw_weights(rng),
         }
+    }
+
+    /// Whether outputs and offsets are committed together.
+    pub(crate) fn transactional(&self) -> bool {
+        self.core.commit.transactional
     }
 
     /// The route of a partition's records.

@@ -127,6 +127,7 @@ impl World {
     }
 
     fn judge(&mut self) -> Check {
+        steps::transactions::look_for_letters(self);
         for member in self.members.iter().filter(|member| member.is_up()) {
             buffers::total(member, &self.scenario)?;
             if self.steps % STATUS_EVERY != 0 {

@@ -23,7 +23,17 @@ pub(crate) fn total(member: &Member, scenario: &Scenario) -> Check {
     let written = |assignment: &Assignment| assignment.letters.len() + assignment.sending.len();
     let written: usize = current().map(written).sum();
     let of_ended = member.out - out + member.letters.len() + member.sendings.len() - written;
-    let bytes: usize = member.sendings.iter().map(|s| s.bytes as usize).sum();
+    // What a transaction carries whose assignment has ended.
+    let stale: Vec<u32> = member
+        .stale_in_request()
+        .map(|staged| staged.bytes)
+        .collect();
+    let of_ended = of_ended + stale.len();
+    let staged = current().flat_map(|assignment| assignment.staged.values());
+    let staged = staged.map(|done| done.output_bytes);
+    let sending = member.sendings.iter().map(|sending| sending.bytes);
+    let bytes: u32 = sending.chain(staged).chain(stale).sum();
+    let bytes = bytes as usize;
     ensure(member.core.output_bytes() == bytes, "buffers", || {
         let counted = member.core.output_bytes();
         format!("the core counts {counted} bytes of outputs, there are {bytes}")
@@ -62,6 +72,8 @@ pub(crate) fn of_partition(
     } else {
         assignment.bytes.values().sum()
     };
+    let staged = assignment.staged.values();
+    let bytes = bytes + staged.map(|done| done.bytes).sum::<u32>();
     let expected = (
         assignment.buffered(),
         bytes as usize,

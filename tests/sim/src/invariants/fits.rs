@@ -7,6 +7,13 @@ use keyway_offsets::Limits;
 
 use super::{Check, ensure};
 
+/// In a transaction the map is what keeps outputs from being written again.
+pub(crate) fn never_stripped(stripped: bool) -> Check {
+    ensure(!stripped, "fits", || {
+        "a transaction's map was stripped".to_owned()
+    })
+}
+
 /// The text of a plan was made under `limits`.
 pub(crate) fn not_stripped(stripped: bool, limits: &Limits, first: &Limits) -> Check {
     ensure(!stripped || limits != first, "fits", || {

@@ -5,6 +5,7 @@ pub(crate) mod base;
 pub(crate) mod buffers;
 pub(crate) mod clean;
 pub(crate) mod deadlines;
+pub(crate) mod exactly_once;
 pub(crate) mod fits;
 pub(crate) mod hand_over;
 pub(crate) mod late;

@@ -1,5 +1,7 @@
 //! Offset, map and state of a plan are those of one moment: of the moment it was made.
 
+use std::collections::BTreeSet;
+
 use keyway_core::{PartitionPlan, PlannedRider};
 
 use super::{Check, ensure};
@@ -7,8 +9,14 @@ use crate::assignment::Assignment;
 use crate::broker::Log;
 
 /// The core has just made this plan for a partition.
-pub(crate) fn is_this_moment(assignment: &Assignment, log: &Log, plan: &PartitionPlan) -> Check {
-    let expected = assignment.map();
+/// `covered` is what its transaction carries.
+pub(crate) fn is_this_moment(
+    assignment: &Assignment,
+    log: &Log,
+    plan: &PartitionPlan,
+    covered: &BTreeSet<i64>,
+) -> Check {
+    let expected = assignment.map_covering(covered);
     ensure(plan.map == expected, "snapshot", || {
         format!(
             "{} plans {:?} where {expected:?} holds",
@@ -16,7 +24,7 @@ pub(crate) fn is_this_moment(assignment: &Assignment, log: &Log, plan: &Partitio
         )
     })?;
     if let PlannedRider::State(state) = &plan.rider {
-        let tally = &assignment.tally;
+        let tally = &assignment.tally_with(covered);
         ensure(state.encode(0) == Some(tally.bytes()), "snapshot", || {
             format!(
                 "{}: the rider of {:?} is not {tally:?}",

@@ -6,8 +6,8 @@ use keyway_core::{CommitAnswer, CommitFinished, CommitPlan, PartitionAnswer, Par
 use keyway_offsets::HoleMap;
 use keyway_rider::{CommitMap, Metadata, Rider, Rung};
 
-use super::Step;
 use super::pump::pump;
+use super::{Step, transactions};
 use crate::broker::Committed;
 use crate::coverage::Event;
 use crate::invariants::{Check, Violation, base, fits, loss};
@@ -18,7 +18,7 @@ use crate::world::{LateCommit, World};
 pub(super) fn enabled(world: &World, into: &mut Vec<(Step, u32)>) {
     for (index, member) in world.members.iter().enumerate() {
         match &member.request {
-            Some(Request::Planned(_)) => into.push((Step::Send(index), 50)),
+            Some(Request::Planned(..)) => into.push((Step::Send(index), 50)),
             Some(Request::Sent { .. }) => {
                 into.push((Step::Apply(index), 50));
                 if !world.calm {
@@ -28,7 +28,7 @@ pub(super) fn enabled(world: &World, into: &mut Vec<(Step, u32)>) {
                     ));
                 }
             }
-            Some(Request::Answered(_)) => into.push((Step::Answer(index), 50)),
+            Some(Request::Answered(..)) => into.push((Step::Answer(index), 50)),
             None => {}
         }
     }
@@ -39,13 +39,17 @@ pub(super) fn enabled(world: &World, into: &mut Vec<(Step, u32)>) {
 
 /// Encodes a plan and sends it, without the partitions that have left in the meantime.
 pub(super) fn send(world: &mut World, index: usize) -> Check {
+    let transactional = world.scenario.transactional();
     let member = &mut world.members[index];
-    let Some(Request::Planned(plan)) = member.request.take() else {
+    let Some(Request::Planned(plan, carried)) = member.request.take() else {
         return Ok(());
     };
     let mut entries = Vec::new();
     for partition in &plan.partitions {
         if member.current(partition.slot, partition.epoch).is_none() {
+            if transactional {
+                return transactions::not_sent(world, index, plan, carried);
+            }
             continue;
         }
         let map = CommitMap::new(&partition.map, &plan.limits);
@@ -70,7 +74,10 @@ pub(super) fn send(world: &mut World, index: usize) -> Check {
             _ => {}
         }
         let stripped = text.stripped;
-        fits::not_stripped(stripped, &plan.limits, &world.scenario.core.limits)?;
+        match transactional {
+            true => fits::never_stripped(stripped)?,
+            false => fits::not_stripped(stripped, &plan.limits, &world.scenario.core.limits)?,
+        }
         entries.push(Entry {
             partition: partition.slot.index(),
             epoch: partition.epoch,
@@ -85,6 +92,7 @@ pub(super) fn send(world: &mut World, index: usize) -> Check {
     let generation = member.generation;
     member.request = Some(Request::Sent {
         plan,
+        carried,
         entries,
         generation,
     });
@@ -95,12 +103,16 @@ pub(super) fn send(world: &mut World, index: usize) -> Check {
 pub(super) fn apply(world: &mut World, index: usize) -> Check {
     let Some(Request::Sent {
         plan,
+        carried,
         entries,
         generation,
     }) = world.members[index].request.take()
     else {
         return Ok(());
     };
+    if world.scenario.transactional() {
+        return transactions::apply(world, index, plan, carried, &entries, generation);
+    }
     let mut answers = Vec::new();
     for entry in &entries {
         let answer = judge(world, index, entry, generation);
@@ -122,12 +134,17 @@ pub(super) fn apply(world: &mut World, index: usize) -> Check {
             .find(|(entry, _)| entry.partition == partition && entry.epoch == epoch)
             .map(|(entry, answer)| (*answer, Some(*entry)))
     });
-    world.members[index].request = Some(Request::Answered(finished));
+    world.members[index].request = Some(Request::Answered(finished, carried));
     Ok(())
 }
 
 /// What the broker says of one partition of a request.
-fn judge(world: &mut World, index: usize, entry: &Entry, generation: u64) -> CommitAnswer {
+pub(super) fn judge(
+    world: &mut World,
+    index: usize,
+    entry: &Entry,
+    generation: u64,
+) -> CommitAnswer {
     let rates = world.scenario.rates;
     let (answer, event) = if world.members[index].kicked {
         (CommitAnswer::MemberLost, Event::CommitMemberLost)
@@ -147,7 +164,7 @@ fn judge(world: &mut World, index: usize, entry: &Entry, generation: u64) -> Com
 }
 
 /// The core's answer for each partition of a plan; those that were not sent are superseded.
-fn finished<'a>(
+pub(super) fn finished<'a>(
     plan: &CommitPlan,
     answer_of: impl Fn(usize, keyway_core::Epoch) -> Option<(CommitAnswer, Option<&'a Entry>)>,
 ) -> CommitFinished {
@@ -182,12 +199,16 @@ fn finished<'a>(
 pub(super) fn lose_answer(world: &mut World, index: usize) -> Check {
     let Some(Request::Sent {
         plan,
+        carried,
         mut entries,
         generation,
     }) = world.members[index].request.take()
     else {
         return Ok(());
     };
+    if world.scenario.transactional() {
+        return transactions::find_out(world, index, plan, carried, &entries, generation);
+    }
     match world.rng.below(3) {
         0 => {
             for entry in &entries {
@@ -209,16 +230,19 @@ pub(super) fn lose_answer(world: &mut World, index: usize) -> Check {
         }
     }
     let finished = finished(&plan, |_, _| Some((CommitAnswer::Unknown, None)));
-    world.members[index].request = Some(Request::Answered(finished));
+    world.members[index].request = Some(Request::Answered(finished, carried));
     Ok(())
 }
 
 pub(super) fn answer(world: &mut World, index: usize) -> Check {
     let now = world.now;
-    let Some(Request::Answered(finished)) = world.members[index].request.take() else {
+    let Some(Request::Answered(finished, carried)) = world.members[index].request.take() else {
         return Ok(());
     };
     world.say(|_| format!("       {index}: {finished:?}"));
+    if world.scenario.transactional() {
+        return transactions::answer(world, index, &finished, carried);
+    }
     world.members[index].core.commit_finished(&finished, now);
     pump(world, index)
 }
@@ -244,7 +268,7 @@ pub(super) fn land(world: &mut World, index: usize) -> Check {
     Ok(())
 }
 
-fn store(world: &mut World, entry: &Entry, late: bool) -> Check {
+pub(super) fn store(world: &mut World, entry: &Entry, late: bool) -> Check {
     let partition = entry.partition;
     let map = read(world, entry.offset, &entry.text)?;
     world.say(|_| {

@@ -298,11 +298,14 @@ pub(super) fn crash(world: &mut World, m: usize) -> Check {
     world.gather_counters(m);
     let member = &mut world.members[m];
     world.history.crashed(member.incarnation);
-    if let Some(Request::Sent {
+    let request = member.request.take();
+    if world.scenario.transactional() {
+        super::transactions::end_with(world, m, request)?;
+    } else if let Some(Request::Sent {
         mut entries,
         generation,
         ..
-    }) = member.request.take()
+    }) = request
     {
         for entry in &mut entries {
             entry.stores = world.broker.stores[entry.partition];
@@ -370,6 +373,7 @@ pub(super) fn stop_further(world: &mut World, m: usize) -> Check {
             .is_none()
         {
             // A passing refusal is waited for.
+            member.last_tries += u32::from(member.core.is_all_settled());
             return Ok(());
         }
         member.last_tries += 1;

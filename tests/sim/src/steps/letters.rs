@@ -27,6 +27,9 @@ pub(super) fn enabled(world: &World, into: &mut Vec<(Step, u32)>) {
 pub(super) fn ask(world: &mut World, m: usize, letter: DeadLetter<Payload>) -> Check {
     let at = letter.at;
     let offset = at.offset.get();
+    ensure(!world.scenario.transactional(), "letters", || {
+        format!("the dead letter of {at:?} goes beside the transactions")
+    })?;
     let is_same = (letter.payload.partition, letter.payload.offset) == (at.slot.index(), offset);
     let member = &mut world.members[m];
     if let Some(assignment) = member.current(at.slot, at.epoch) {

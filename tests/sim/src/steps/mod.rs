@@ -8,6 +8,7 @@ mod log;
 mod outputs;
 mod pump;
 mod time;
+pub(crate) mod transactions;
 mod work;
 
 use crate::invariants::Check;

@@ -3,7 +3,7 @@
 //! Outputs are written at the moment of their acknowledgement, so a record is finished then and not before. Those of one
 //! lane go one record after the other, as the engine's writer has them.
 
-use keyway_core::{Sending, Sent, Timestamp};
+use keyway_core::{Sending, Sent, TaskRef, Timestamp};
 
 use super::Step;
 use super::pump::pump;
@@ -42,6 +42,10 @@ pub(super) fn ask(world: &mut World, m: usize, sending: Sending<Payload>) -> Che
             && assignment.sending.insert(offset)
     };
     let member = &mut world.members[m];
+    if let (true, Some(assignment)) = (sending.held_back, member.current(at.slot, at.epoch)) {
+        // It was staged, and is not any more.
+        assignment.reopen(offset);
+    }
     let is_due = member.current(at.slot, at.epoch).is_some_and(is_due);
     ensure(is_due && is_same, "outputs", || {
         format!("outputs are asked for {at:?} with {:?}", sending.payload)
@@ -127,12 +131,12 @@ pub(super) fn fail(world: &mut World, m: usize, index: usize) -> Check {
     let member = &mut world.members[m];
     if let Some(assignment) = member.current(at.slot, at.epoch) {
         let due = match policy.is_last(at.attempt) {
-            true => give_up(policy.exhausted, at.offset.get(), assignment, past),
+            true => give_up(policy.exhausted, at.offset.get(), assignment, past, false),
             false => now.after(policy.delay(&at)),
         };
         runs_again(assignment, at.offset.get(), due);
     }
-    forget_turn(member, &sending);
+    forget_turn(member, &at);
     member.core.outputs_failed(sending, now);
     while let Some(behind) = next_of_lane(&world.members[m], at.lane) {
         let sending = take(world, m, behind);
@@ -155,12 +159,12 @@ fn hold_back(world: &mut World, m: usize, sending: Sending<Payload>) -> Check {
             member.starts_left = member.starts_left.map(|left| left + 1);
         }
     }
-    forget_turn(member, &sending);
+    forget_turn(member, &at);
     member.core.outputs_not_sent(sending, now);
     Ok(())
 }
 
-fn runs_again(assignment: &mut Assignment, offset: i64, due: Timestamp) {
+pub(super) fn runs_again(assignment: &mut Assignment, offset: i64, due: Timestamp) {
     let retries = &mut assignment.retries;
     let spent = retries.get(&offset).map_or(0, |(spent, _)| *spent);
     retries.insert(offset, (spent + 1, due));
@@ -172,8 +176,8 @@ fn next_of_lane(member: &Member, lane: keyway_core::LaneIndex) -> Option<usize> 
 }
 
 /// What runs again gets its turn anew.
-fn forget_turn(member: &Member, sending: &Sending<Payload>) {
+pub(super) fn forget_turn(member: &Member, at: &TaskRef) {
     if let Some(book) = &member.let_through {
-        book.forget(&sending.at);
+        book.forget(at);
     }
 }

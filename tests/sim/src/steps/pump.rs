@@ -1,10 +1,10 @@
 //! Carries out the core's commands, and judges each of them.
 
-use keyway_core::{CircuitState, Command, CommitPlan, RouteId, Work, WorkerIndex};
+use keyway_core::{CircuitState, Command, CommitPlan, RouteId, Transaction, Work, WorkerIndex};
 
 use crate::coverage::Event;
-use crate::invariants::{Check, base, ensure, hand_over, plans, snapshot};
-use crate::member::Request;
+use crate::invariants::{Check, base, ensure, exactly_once, hand_over, plans, snapshot};
+use crate::member::{Carried, Request};
 use crate::record::{Lane, Payload};
 use crate::runner::Runner;
 use crate::world::World;
@@ -13,7 +13,7 @@ use crate::world::World;
 pub(super) fn pump(world: &mut World, index: usize) -> Check {
     let mut stops = false;
     let mut taken_back = Vec::new();
-    while let Some(command) = world.members[index].core.next_command() {
+    while let Some(command) = world.members[index].next_command() {
         world.say(|_| format!("       {index}: {command:?}"));
         match command {
             Command::Dispatch {
@@ -40,7 +40,10 @@ pub(super) fn pump(world: &mut World, index: usize) -> Check {
             }
             Command::TakeBack { route, worker } => taken_back.push((route, worker)),
             Command::Retire { route, worker } => retire(world, index, route, worker)?,
-            Command::Commit(plan) => take_plan(world, index, plan)?,
+            Command::Commit(plan) => take_plan(world, index, plan, Vec::new())?,
+            Command::Transact(Transaction { plan, staged }) => {
+                take_plan(world, index, plan, staged)?;
+            }
             Command::Pause(slot) => {
                 let paused = &mut world.members[index].slots[slot.index()].paused;
                 ensure(!std::mem::replace(paused, true), "buffers", || {
@@ -97,21 +100,32 @@ fn retire(world: &mut World, index: usize, route: RouteId, worker: WorkerIndex) 
     })
 }
 
-fn take_plan(world: &mut World, index: usize, plan: CommitPlan) -> Check {
+fn take_plan(world: &mut World, index: usize, plan: CommitPlan, carried: Carried) -> Check {
     plans::one_at_a_time(&world.members[index], &plan)?;
-    for partition in &plan.partitions {
+    let transactional = world.scenario.transactional();
+    for (at, partition) in plan.partitions.iter().enumerate() {
+        let staged = carried.get(at).map_or(&[][..], |staged| &staged[..]);
+        super::transactions::note_letters(world, index, staged);
+        let covered = staged.iter().map(|staged| staged.at.offset.get()).collect();
         let slot = partition.slot;
         let log = &world.broker.logs[slot.index()];
         if partition.map.span() >= world.scenario.core.limits.max_window {
             world.coverage.note(Event::WindowFull);
         }
         if let Some(assignment) = world.members[index].assignment(slot) {
-            snapshot::is_this_moment(assignment, log, partition)?;
-            base::rises(assignment, partition)?;
+            exactly_once::is_staged(assignment, &covered)?;
+            snapshot::is_this_moment(assignment, log, partition, &covered)?;
+            if covered.len() < assignment.staged.len() {
+                world.coverage.note(Event::CoveredInPart);
+            }
+            // A transaction that is aborted may be followed by one that covers less.
+            if !transactional {
+                base::rises(assignment, partition)?;
+            }
             assignment.planned_base = Some(partition.map.base());
         }
     }
-    world.members[index].request = Some(Request::Planned(plan));
+    world.members[index].request = Some(Request::Planned(plan, carried));
     Ok(())
 }
 

@@ -15,6 +15,7 @@ use crate::coverage::Event;
 use crate::history::{Attempt, Past};
 use crate::invariants::{Check, order, replay};
 use crate::record::Payload;
+use crate::scenario::Scenario;
 use crate::world::World;
 
 pub(super) fn enabled(world: &World, into: &mut Vec<(Step, u32)>) {
@@ -172,7 +173,7 @@ pub(super) fn finish(world: &mut World, m: usize, r: usize) -> Check {
             draw_end(world)
         };
         note_end(world, m, &task, call.number, end);
-        results.push(result(task, end, world.scenario.core.riders));
+        results.push(result(task, end, &world.scenario));
     }
     let batch_failed = call.batch.then_some(whole);
     world.members[m].runners[r].finish(results, batch_failed, took);
@@ -226,22 +227,37 @@ fn note_end(world: &mut World, m: usize, task: &Task<Payload>, call: u64, end: E
             world.history.ended(lane, ended);
         }
     }
-    if matches!(end, End::Done | End::Skipped) {
-        world.history.pasts[task.payload.partition]
-            .finished
-            .insert(offset);
+    let transactional = world.scenario.transactional();
+    // In transactions outputs hold up nobody.
+    let is_over = match end {
+        End::Done | End::Skipped => true,
+        End::Outputs(_) => transactional,
+        _ => false,
+    };
+    if is_over {
+        if !transactional {
+            world.history.pasts[task.payload.partition]
+                .finished
+                .insert(offset);
+        }
         if let Some(assignment) = world.members[m].current(task.at.slot, task.at.epoch) {
             assignment.finish(offset);
         }
     }
 }
 
-fn result(Task { at, payload }: Task<Payload>, end: End, riders: RiderSource) -> Finished<Payload> {
+fn result(Task { at, payload }: Task<Payload>, end: End, scenario: &Scenario) -> Finished<Payload> {
+    let riders = scenario.core.riders;
     let verdict = match end {
         End::Done if riders == RiderSource::State => {
             Verdict::DoneWith(Update::new(at.offset.get()))
         }
         End::Done => Verdict::Done,
+        End::Outputs(bytes) if scenario.transactional() => Verdict::Staged {
+            payload,
+            update: (riders == RiderSource::State).then(|| Update::new(at.offset.get())),
+            bytes,
+        },
         End::Outputs(bytes) => Verdict::Outputs {
             payload,
             update: (riders == RiderSource::State).then(|| Update::new(at.offset.get())),
@@ -261,10 +277,20 @@ fn result(Task { at, payload }: Task<Payload>, end: End, riders: RiderSource) ->
 
 /// What a report says of a record.
 enum Said {
-    Complete { updates: bool },
+    Complete {
+        updates: bool,
+    },
     Outputs,
+    Staged {
+        updates: bool,
+        bytes: u32,
+    },
+    /// Outputs that are not taken, since a record before runs again.
+    HeldBack,
     Unstarted,
-    Failed { after: Option<Duration> },
+    Failed {
+        after: Option<Duration>,
+    },
     GivenUp,
     DeadLetter,
     Stop,
@@ -276,6 +302,10 @@ impl Said {
             Verdict::Done | Verdict::Skipped => Said::Complete { updates: false },
             Verdict::DoneWith(_) => Said::Complete { updates: true },
             Verdict::Outputs { .. } => Said::Outputs,
+            Verdict::Staged { update, bytes, .. } => Said::Staged {
+                updates: update.is_some(),
+                bytes: *bytes,
+            },
             Verdict::Returned { .. } => Said::Unstarted,
             Verdict::Failed { after, .. } => Said::Failed { after: *after },
             Verdict::GiveUp { .. } => Said::GivenUp,
@@ -294,7 +324,7 @@ pub(super) fn report(world: &mut World, m: usize, r: usize) -> Check {
     };
     let (route, batch_failed) = (report.route, report.batch_failed);
     let finished = report.finished.iter();
-    let said: Vec<_> = finished
+    let mut said: Vec<_> = finished
         .map(|end| (end.at, Said::of(&end.verdict)))
         .collect();
     if let Some(book) = &member.let_through {
@@ -310,6 +340,12 @@ pub(super) fn report(world: &mut World, m: usize, r: usize) -> Check {
     let opens = member.core.counters().circuits_opened > opened;
     if opens {
         world.forgive_waiting(m, route);
+    }
+    let held_back = world.members[m].held_back();
+    for (at, said) in &mut said {
+        if held_back.contains(&(at.slot, at.offset.get())) {
+            *said = Said::HeldBack;
+        }
     }
     world.take_what_was_said(m, route, &said, batch_failed, opens || was_held);
     world.drop_finished_runs(m);
@@ -356,6 +392,7 @@ impl World {
         let policy = self.scenario.core.routes[route.index()].retry;
         let started = |said: &&(TaskRef, Said)| !matches!(said.1, Said::Unstarted);
         // Of a batch that failed as a whole nobody knows which record was to blame.
+        let transactional = self.scenario.transactional();
         let is_blamed = !batch_failed || said.iter().filter(started).count() <= 1;
         for (at, said) in said {
             member.came_back(at, matches!(said, Said::Unstarted));
@@ -364,6 +401,18 @@ impl World {
                 continue;
             };
             let due = match said {
+                Said::Complete { updates } if transactional => {
+                    assignment.stage(offset, *updates, 0);
+                    continue;
+                }
+                Said::HeldBack => {
+                    assignment.unfinish(offset);
+                    continue;
+                }
+                Said::Staged { updates, bytes } => {
+                    assignment.stage(offset, *updates, *bytes);
+                    continue;
+                }
                 Said::Complete { updates } => {
                     if *updates {
                         assignment.tally.add(offset);
@@ -374,15 +423,21 @@ impl World {
                 Said::Outputs | Said::Unstarted => continue,
                 Said::Failed { .. } if is_blamed && policy.is_last(at.attempt) && !forgiven => {
                     let past = &mut self.history.pasts[at.slot.index()];
-                    give_up(policy.exhausted, offset, assignment, past)
+                    give_up(policy.exhausted, offset, assignment, past, transactional)
                 }
                 Said::GivenUp => {
                     let past = &mut self.history.pasts[at.slot.index()];
-                    give_up(policy.exhausted, offset, assignment, past)
+                    give_up(policy.exhausted, offset, assignment, past, transactional)
                 }
                 Said::DeadLetter => {
                     let past = &mut self.history.pasts[at.slot.index()];
-                    give_up(Exhausted::DeadLetter, offset, assignment, past)
+                    give_up(
+                        Exhausted::DeadLetter,
+                        offset,
+                        assignment,
+                        past,
+                        transactional,
+                    )
                 }
                 Said::Failed { after } => now.after(after.unwrap_or_else(|| policy.delay(at))),
                 Said::Stop => Timestamp::NEVER,
@@ -410,8 +465,16 @@ pub(super) fn give_up(
     offset: i64,
     assignment: &mut Assignment,
     past: &mut Past,
+    transactional: bool,
 ) -> Timestamp {
     match exhausted {
+        Exhausted::Skip if transactional => {
+            assignment.stage(offset, false, 0);
+        }
+        Exhausted::DeadLetter if transactional => {
+            assignment.buried.insert(offset);
+            assignment.letters_of_stage.insert(offset);
+        }
         Exhausted::Skip => {
             assignment.finish(offset);
             assignment.complete(offset);
