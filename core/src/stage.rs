@@ -284,15 +284,13 @@ impl<P, G: Gate<P>> Core<P, G> {
         }
     }
 
-    /// Sends records back to their lanes: those whose outputs were refused as failed attempts. Outputs of what comes after
-    /// them in their lane are made anew, behind theirs.
+    /// Sends records back to their lanes: those whose outputs were refused as failed attempts, those whose dead letters
+    /// were to be tried again. Outputs of what comes after them in their lane are made anew, behind theirs.
     fn send_back(&mut self, slot: PartitionSlot, mut back: Vec<Staged<P>>, now: Timestamp) {
         let mut first_of: BTreeMap<LaneId, Offset> = BTreeMap::new();
         for staged in &back {
-            if matches!(staged.carried, Carried::Outputs(_)) {
-                let first = first_of.entry(staged.lane).or_insert(staged.at.offset);
-                *first = (*first).min(staged.at.offset);
-            }
+            let first = first_of.entry(staged.lane).or_insert(staged.at.offset);
+            *first = (*first).min(staged.at.offset);
         }
         let partition = &mut self.partitions[slot.index()];
         let (behind, stays): (Vec<_>, Vec<_>) = std::mem::take(&mut partition.staged)
@@ -328,8 +326,8 @@ impl<P, G: Gate<P>> Core<P, G> {
         let slot = staged.at.slot;
         let index = self.lanes.find_or_make(staged.lane, slot);
         self.put_aside(index);
-        // Nothing of the lane follows until all that is out of it has come back.
-        self.lanes.get_mut(index).failed = true;
+        // Nothing of the lane follows until all that is out of it has come back, and no outputs of that are taken.
+        self.lanes.get_mut(index).note_failed(staged.at.offset);
         let at = TaskRef {
             lane: index,
             ..staged.at

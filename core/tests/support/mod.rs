@@ -37,6 +37,7 @@ pub fn config(shape: Shape) -> CoreConfig {
         commit: CommitConfig {
             interval: INTERVAL,
             backoff: BACKOFF,
+            transactional: false,
         },
         riders: RiderSource::None,
     }

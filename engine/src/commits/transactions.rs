@@ -300,11 +300,14 @@ impl Transactor {
         // Half of what the transaction may take: the other half is for its end.
         let timeout = self.timeout.min(self.transaction_timeout / 2);
         let sent = match self.producers.current() {
-            Ok(producer) => producer.send_offsets(&offsets, &member, timeout),
+            Ok(producer) => producer.send_offsets(&offsets, member, timeout),
             Err(error) => Err(StepError::client("offsets", error)),
         };
         if let Err(error) = sent {
-            self.abort();
+            match error.is_without_return() {
+                true => self.give_up_producer(),
+                false => self.abort(),
+            }
             return Outcome::Aborted(self.judge_offsets(&error, parts));
         }
         for index in indexes {
@@ -341,14 +344,14 @@ impl Transactor {
         match taken_over {
             Ok(()) => self.state.is_ready = true,
             // It goes on trying, but does not recover from a refusal.
-            Err(ref error) if error.error.is_transient() => {}
+            Err(ref error) if error.error.is_transient() && !self.producers.has_fatal() => {}
             Err(_) => self.give_up_producer(),
         }
         taken_over
     }
 
     fn give_up_producer(&mut self) {
-        self.producers.drop_current();
+        self.producers.let_go();
         self.state.is_ready = false;
     }
 
@@ -657,7 +660,7 @@ impl Transactor {
 
     fn judge(&mut self, error: &StepError) -> CommitAnswer {
         self.warn(error);
-        let (answer, name) = match &error.code {
+        let (answer, name) = match error.code() {
             CommitCode::Drop(_) => (CommitAnswer::Superseded, "superseded"),
             CommitCode::Lost(_) => (CommitAnswer::MemberLost, "member_lost"),
             CommitCode::TooLarge(_) => (CommitAnswer::TooLarge, "too_large"),

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::{Arc, Weak};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::config::{producer_config, transactional_config};
 use super::errors::ClientError;
@@ -48,6 +48,9 @@ pub(crate) struct NotWritten {
 
 /// Most that is taken before it is looked at.
 const AT_ONCE: usize = 10_000;
+
+/// How long a token is waited for at most that is being set.
+const HELD_FOR: Duration = Duration::from_secs(1);
 
 /// How often the end looks whether a token is still being set.
 const LOOK: Duration = Duration::from_millis(1);
@@ -141,12 +144,20 @@ impl Producer {
         ProducerTokens(Arc::downgrade(&self.native))
     }
 
-    /// Destroys it, with what was not sent. Blocks as long as librdkafka does.
+    /// Destroys it, with what was not sent. Blocks as long as librdkafka does. A producer that is inside a call which does
+    /// not return stays with that call.
     pub(crate) fn close(self) {
         let mut native = self.native;
+        let until = Instant::now() + HELD_FOR;
         // A token that is being set holds it for moments, and must not be the one to destroy it.
         while let Err(held) = Arc::try_unwrap(native) {
             native = held;
+            if Instant::now() >= until {
+                tracing::error!(
+                    "librdkafka does not return from a call: a producer is given up, and is not freed"
+                );
+                return;
+            }
             thread::sleep(LOOK);
         }
     }

@@ -10,6 +10,8 @@
 //! librdkafka works on a step in the background and is asked for its end again and again; meanwhile the producer's events
 //! have to be taken, or it waits for that.
 
+use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rdkafka_sys::rd_kafka_resp_err_t as Rd;
@@ -22,32 +24,42 @@ use super::producer::{Producer, ProducerEvent};
 /// How long one question for a step's end waits before the producer's events are looked at.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 
+/// How much longer than it was told librdkafka may take for its answer.
+const BEYOND: Duration = Duration::from_secs(2);
+
+/// The step of an error that says that librdkafka has not come back.
+const NO_RETURN: &str = "offsets, of which librdkafka has lost track";
+
 /// Why a step has failed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{what}: {error}")]
 pub(crate) struct StepError {
     pub(crate) what: &'static str,
     pub(crate) error: ClientError,
-    /// What it says of a commit, where it is the coordinator's word about offsets.
-    pub(crate) code: CommitCode,
 }
 
 impl StepError {
     fn of(what: &'static str, failure: Failure) -> Self {
         Self {
             what,
-            code: CommitCode::of(failure.code, ""),
             error: ClientError::of(failure),
         }
     }
 
     /// An error of the client in this step.
     pub(crate) fn client(what: &'static str, error: ClientError) -> Self {
-        let code = match error.code() {
-            Some(code) => CommitCode::of(code.number, ""),
-            None => CommitCode::Retry(ErrorCode::of(Rd::RD_KAFKA_RESP_ERR__DESTROY as i32)),
-        };
-        Self { what, error, code }
+        Self { what, error }
+    }
+
+    /// What it says of a commit, where it is a coordinator's word about offsets.
+    pub(crate) fn code(&self) -> CommitCode {
+        let number = self.error.code().map(|code| code.number);
+        CommitCode::of(number.unwrap_or(Rd::RD_KAFKA_RESP_ERR__DESTROY as i32), "")
+    }
+
+    /// The producer is in a call that does not return.
+    pub(crate) fn is_without_return(&self) -> bool {
+        self.what == NO_RETURN
     }
 
     /// The coordinator does not know a topic (any more), whichever of those in the transaction it is.
@@ -106,18 +118,36 @@ impl Producer {
     /// Adds offsets to the transaction.
     ///
     /// # Errors
-    /// The coordinator's reason, without saying which partition it is about; the transaction has to be aborted.
+    /// The coordinator's reason, without saying which partition it is about; the transaction has to be aborted. Or that
+    /// the call has not returned, though it ought to have: then this producer is of no use any more.
     pub(crate) fn send_offsets(
         &self,
         offsets: &[CommitOffset<'_>],
-        member: &TransactionMember,
+        member: TransactionMember,
         timeout: Duration,
     ) -> Result<(), StepError> {
         let step = "offsets";
         let list = list_with(offsets).map_err(|failure| StepError::of(step, failure))?;
-        // Not resumed: librdkafka tries it again by itself for as long.
-        let sent = self.native.send_offsets(&list, &member.0, timeout);
-        sent.map_err(|failed| StepError::of(step, failed.failure))
+        let (reply, answer) = crossbeam_channel::bounded(1);
+        let native = Arc::clone(&self.native);
+        // librdkafka (2.12.1) waits for the coordinator's answer without a bound, and forgets about it when the broker
+        // that it asked leaves the cluster: so on a thread of its own, which stays with the producer then.
+        let asked = thread::Builder::new()
+            .name("keyway-offsets".to_owned())
+            .spawn(move || {
+                let sent = native.send_offsets(&list, &member.0, timeout);
+                // The last to hold the producer must not be this thread, unless nobody waits any more.
+                drop(native);
+                let _ = reply.send(sent);
+            });
+        if asked.is_err() {
+            return Err(StepError::client(step, ClientError::no_answer()));
+        }
+        match answer.recv_timeout(timeout + BEYOND) {
+            // Not resumed: librdkafka has tried it again by itself for as long.
+            Ok(sent) => sent.map_err(|failed| StepError::of(step, failed.failure)),
+            Err(_) => Err(StepError::client(NO_RETURN, ClientError::no_answer())),
+        }
     }
 
     /// Commits the transaction, of which every message was reported.

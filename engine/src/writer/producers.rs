@@ -80,6 +80,12 @@ impl Producers {
         }
     }
 
+    /// Whether the producer has met a fatal error.
+    pub(crate) fn has_fatal(&self) -> bool {
+        let current = self.current.as_ref();
+        current.is_some_and(|(producer, _)| producer.fatal().is_some())
+    }
+
     /// Gives up a producer that has met a fatal error, and says which. Not before there is something to write, so that a
     /// cluster which refuses producers is not asked for ever.
     pub(crate) fn drop_fatal(&mut self) -> Option<ClientError> {
@@ -93,6 +99,16 @@ impl Producers {
     pub(crate) fn drop_current(&mut self) {
         if let Some((producer, _)) = self.current.take() {
             producer.close();
+        }
+    }
+
+    /// The same without a wait for its end, which may take its time.
+    pub(crate) fn let_go(&mut self) {
+        if let Some((producer, _)) = self.current.take() {
+            let closer = std::thread::Builder::new().name("keyway-closer".to_owned());
+            if let Err(error) = closer.spawn(|| producer.close()) {
+                tracing::error!(%error, "no thread to close a producer on: it was closed in place");
+            }
         }
     }
 }

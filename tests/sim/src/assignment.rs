@@ -55,7 +55,7 @@ pub(crate) struct Assignment {
     pub(crate) letters: BTreeSet<i64>,
     /// Done, and complete once their transaction is committed.
     pub(crate) staged: BTreeMap<i64, Done>,
-    /// What was at workers when a record's outputs were refused: it may start before that one runs again.
+    /// What was at workers when it came out that a record has to run again: it may start before that one runs again.
     pub(crate) ahead: BTreeMap<i64, BTreeSet<i64>>,
     /// Their dead letters are staged, or wait for a further try: the core does not say which.
     pub(crate) letters_of_stage: BTreeSet<i64>,
@@ -166,7 +166,6 @@ impl Assignment {
         self.incomplete.insert(offset);
         self.bytes.insert(offset, done.bytes);
         self.unfinish(offset);
-        self.ahead.insert(offset, self.out.clone());
     }
 
     /// Its handler was over, and runs again.
@@ -174,6 +173,13 @@ impl Assignment {
         self.finished.remove(&offset);
         let lane = self.lane_of(offset);
         self.unfinished.entry(lane).or_default().insert(offset);
+        self.ahead.insert(offset, self.out.clone());
+    }
+
+    /// Whether a record before this one in its lane is not finished.
+    pub(crate) fn is_behind(&self, offset: i64) -> bool {
+        let unfinished = self.unfinished.get(&self.lane_of(offset));
+        unfinished.is_some_and(|lane| lane.range(..offset).next().is_some())
     }
 
     /// Whether `offset` was on its way when the outputs of `earlier` were refused.
