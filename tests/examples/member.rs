@@ -3,9 +3,11 @@
 //!
 //! ```text
 //!     arguments   brokers=.. group=.. topic=.. events=FILE concurrency=N budget=MIB interval=MS work=MICROS
-//!                 property.NAME=VALUE
+//!                 protocol=range|cooperative|consumer property.NAME=VALUE
 //!                 poison=KEY    attempts at records of this key fail, until `heal`
 //!                 abort=KEY     the process aborts at the first record of this key
+//!                 output=TOPIC  each record has an output there: its key, and a value that names the record
+//!                 log=FILE      what the engine and librdkafka tell, at `info` unless `RUST_LOG` says otherwise
 //!     stdin       status        answers with one JSON line on stdout
 //!                 heal, work MICROS
 //!                 end of file   stops, commits and leaves; the report is the last line on stdout
@@ -14,14 +16,19 @@
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, Write};
+use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use keyway::{
-    ClientConfig, Engine, Keyway, Observer, Outcome, Record, Retry, StartAt, TopicPartition,
+    ClientConfig, Engine, Keyway, Observer, Outcome, Output, Record, Retry, StartAt, TopicPartition,
 };
+use keyway_tests::checker::outputs::Source;
+use keyway_tests::world::Protocol;
 use serde_json::{Value, json};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 
 /// The bound of the end.
 const STOP_WITHIN: Duration = Duration::from_secs(30);
@@ -57,6 +64,7 @@ impl Arguments {
 struct Handling {
     poison: Option<String>,
     abort: Option<String>,
+    output: Option<Arc<str>>,
     healed: AtomicBool,
     work_micros: AtomicU64,
     done_bytes: AtomicU64,
@@ -69,7 +77,7 @@ impl Handling {
             key.is_some() && record.key() == key
         };
         if is(&self.abort) {
-            std::process::abort();
+            process::abort();
         }
         let work = Duration::from_micros(self.work_micros.load(Ordering::Relaxed));
         if !work.is_zero() {
@@ -80,8 +88,21 @@ impl Handling {
         }
         self.done_bytes
             .fetch_add(record.size() as u64, Ordering::Relaxed);
-        Outcome::Done
+        match &self.output {
+            Some(topic) => Outcome::Send(vec![output_of(&record, topic)]),
+            None => Outcome::Done,
+        }
     }
+}
+
+fn output_of(record: &Record, topic: &Arc<str>) -> Output {
+    let source = Source {
+        input: (record.partition(), record.offset()),
+        member: process::id().to_string(),
+    };
+    Output::to(Arc::clone(topic))
+        .key(record.key().expect("outputs are of records with a key"))
+        .value(source.to_string())
 }
 
 /// The lines of `keyway run --events` that are about records and commits.
@@ -133,9 +154,21 @@ fn now() -> u64 {
 
 fn main() {
     let arguments = Arguments::read();
+    if let Some(path) = arguments.0.get("log") {
+        tracing_subscriber::fmt()
+            .with_env_filter(
+                EnvFilter::builder()
+                    .with_default_directive(LevelFilter::INFO.into())
+                    .from_env_lossy(),
+            )
+            .with_ansi(false)
+            .with_writer(appended(path))
+            .init();
+    }
     let handling = Arc::new(Handling {
         poison: arguments.0.get("poison").cloned(),
         abort: arguments.0.get("abort").cloned(),
+        output: arguments.0.get("output").map(|topic| topic.as_str().into()),
         work_micros: arguments.number("work", 0).into(),
         ..Handling::default()
     });
@@ -160,6 +193,11 @@ fn main() {
     }));
 }
 
+fn appended(path: &str) -> File {
+    let file = OpenOptions::new().create(true).append(true).open(path);
+    file.unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
 fn start(arguments: &Arguments, handling: &Arc<Handling>) -> Engine {
     let mut client = ClientConfig::new();
     client
@@ -170,6 +208,12 @@ fn start(arguments: &Arguments, handling: &Arc<Handling>) -> Engine {
         if let Some(property) = name.strip_prefix("property.") {
             client.set(property, value);
         }
+    }
+    if let Some(protocol) = arguments.0.get("protocol") {
+        protocol
+            .parse::<Protocol>()
+            .expect("a protocol")
+            .set(&mut client);
     }
     let handling = Arc::clone(handling);
     let interval = Duration::from_millis(arguments.number("interval", 1_000));
@@ -186,12 +230,8 @@ fn start(arguments: &Arguments, handling: &Arc<Handling>) -> Engine {
     }
     if let Some(path) = arguments.0.get("events") {
         builder = builder.observer(Scribe {
-            file: OpenOptions::new()
-                .create(true)
-                .append(true)
-                .open(path)
-                .expect("a place for the event log"),
-            member: std::process::id().to_string(),
+            file: appended(path),
+            member: process::id().to_string(),
         });
     }
     builder

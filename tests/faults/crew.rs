@@ -113,17 +113,12 @@ impl<'c> Crew<'c> {
             events: self.directory.path().join(name),
             absent_from: None,
         });
-        let protocol = match self.protocol {
-            Protocol::Range => "range",
-            Protocol::Cooperative => "cooperative",
-            Protocol::Consumer => "consumer",
-        };
         let mut words = vec![
             format!("brokers={}", self.cluster.bootstrap()),
             format!("group={}", self.group),
             format!("topic={}", self.topic),
             format!("events={}", self.seats[seat].life().events.display()),
-            format!("protocol={protocol}"),
+            format!("protocol={}", self.protocol),
             format!("work={}", self.work.as_millis()),
         ];
         words.extend(doom.map(|doom| format!("doom={doom}")));
@@ -279,14 +274,6 @@ impl<'c> Crew<'c> {
 
     pub(crate) fn ends(&self) -> Vec<i64> {
         self.cluster.end_offsets(&self.topic)
-    }
-
-    /// Whether the node has every replica of the topic in sync.
-    pub(crate) fn is_in_sync(&self, node: usize) -> bool {
-        (0..PARTITIONS).all(|partition| {
-            let in_sync = self.cluster.in_sync(&self.topic, partition);
-            in_sync.contains(&node)
-        })
     }
 
     /// Judges all that happened, with what the broker holds now as the end.

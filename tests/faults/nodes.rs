@@ -93,23 +93,21 @@ fn round(cluster: &Cluster, seed: u64) -> Tally {
 
 /// One fault, at the end of which all nodes are well and work goes on.
 fn suffer(cluster: &Cluster, crew: &Crew<'_>, fault: Fault) {
-    let node = match fault {
+    match fault {
         Fault::Killed { node, millis } => {
             cluster.kill_node(node);
             pass(millis);
             cluster.start_node(node);
-            node
         }
         Fault::CutOff { node, millis } => {
             cluster.pause_node(node);
             pass(millis);
             cluster.resume_node(node);
-            node
         }
-    };
+    }
     // Two at once would be more than three nodes promise to survive.
-    wait::until("all replicas of the node", PATIENCE, || {
-        crew.is_in_sync(node).then_some(())
+    wait::until("all replicas of all nodes", PATIENCE, || {
+        cluster.is_in_sync().then_some(())
     });
     let finished = crew.finished();
     wait::until("work after the fault", PATIENCE, || {

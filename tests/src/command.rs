@@ -98,6 +98,28 @@ fn output(arguments: &[&str]) -> Output {
         .expect("it was built a moment ago")
 }
 
+/// Sends a process of ours a signal, as `kill -NAME` does.
+pub(crate) fn signal(child: &Child, name: &str) {
+    let sent = Command::new("kill")
+        .args([format!("-{name}"), child.id().to_string()])
+        .status()
+        .expect("every system has kill");
+    assert!(sent.success(), "{name} was not sent: {sent}");
+}
+
+/// Stops a process of ours as SIGSTOP does, and waits until it stands still.
+pub(crate) fn pause(child: &Child) {
+    signal(child, "STOP");
+    wait::until("a process that stands still", PATIENCE, || {
+        let pid = child.id().to_string();
+        let state = Command::new("ps")
+            .args(["-o", "stat=", "-p", &pid])
+            .output();
+        let state = state.expect("every system has ps").stdout;
+        state.starts_with(b"T").then_some(())
+    });
+}
+
 /// A running command; killed when dropped.
 #[derive(Debug)]
 pub struct Running {
@@ -123,24 +145,12 @@ impl Running {
 
     /// Sends it a signal, as `kill -NAME` does.
     pub fn signal(&self, name: &str) {
-        let sent = Command::new("kill")
-            .args([format!("-{name}"), self.child.id().to_string()])
-            .status()
-            .expect("every system has kill");
-        assert!(sent.success(), "{name} was not sent: {sent}");
+        signal(&self.child, name);
     }
 
     /// Stops it as SIGSTOP does, and waits until it stands still.
     pub fn pause(&self) {
-        self.signal("STOP");
-        wait::until("a process that stands still", PATIENCE, || {
-            let pid = self.child.id().to_string();
-            let state = Command::new("ps")
-                .args(["-o", "stat=", "-p", &pid])
-                .output();
-            let state = state.expect("every system has ps").stdout;
-            state.starts_with(b"T").then_some(())
-        });
+        pause(&self.child);
     }
 
     /// Ends a pause.

@@ -123,6 +123,24 @@ impl MemberProcess {
         fs::read_to_string(path).expect("a Linux, and it lives")
     }
 
+    /// Kills it with SIGKILL and waits until it is gone.
+    pub fn kill(mut self) {
+        let ended = self.child.try_wait().expect("it is our child");
+        assert_eq!(ended, None, "it ended by itself");
+        self.child.kill().expect("it is our child");
+        self.child.wait().expect("it is our child");
+    }
+
+    /// Stops it as SIGSTOP does, and waits until it stands still. Meanwhile it answers nothing.
+    pub fn pause(&self) {
+        command::pause(&self.child);
+    }
+
+    /// Ends a pause.
+    pub fn resume(&self) {
+        command::signal(&self.child, "CONT");
+    }
+
     /// Waits until it has died by itself.
     #[track_caller]
     pub fn died(mut self, at_most: Duration) -> ExitStatus {

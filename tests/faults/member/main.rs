@@ -114,12 +114,7 @@ fn main() -> ExitCode {
     client
         .set("session.timeout.ms", "4000")
         .set("heartbeat.interval.ms", "300");
-    let protocol = match word("protocol") {
-        "range" => Protocol::Range,
-        "cooperative" => Protocol::Cooperative,
-        "consumer" => Protocol::Consumer,
-        other => panic!("protocol={other}"),
-    };
+    let protocol: Protocol = word("protocol").parse().expect("a protocol");
     protocol.set(&mut client);
     let doom = words.get("doom").map(|text| text.parse().expect("a doom"));
     let fate = Arc::new(Fate {

@@ -11,6 +11,8 @@
 //! as finished is `done` or `dead`; what a commit covers is everything below its offset and everything complete in its
 //! map. The promises are those of the commit protocol: finished work in an acknowledged commit never runs again, nothing
 //! is committed that was not finished, records of one key run in order and one at a time.
+//!
+//! Exactly once is judged from the topics, not from the logs: [`outputs`].
 
 mod absence;
 mod base;
@@ -19,6 +21,7 @@ mod coverage;
 mod lane;
 mod loss;
 mod order;
+pub mod outputs;
 mod overlap;
 mod repeats;
 mod replay;

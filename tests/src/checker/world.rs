@@ -150,7 +150,7 @@ fn offset(at: i64) -> Offset {
     Offset::new(at).expect("an offset of a test")
 }
 
-fn text_of(base: i64, highest: i64, holes: &[i64]) -> String {
+pub(super) fn text_of(base: i64, highest: i64, holes: &[i64]) -> String {
     let ranges = holes.iter().map(|&hole| OffsetRange::single(offset(hole)));
     let map = HoleMap::new(offset(base), highest, ranges).expect("a map of a test");
     keyway_offsets::encode(&map).text

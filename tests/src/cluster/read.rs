@@ -1,4 +1,4 @@
-//! All that a reader of committed data finds in a topic.
+//! All that a reader finds in a topic: of committed data, or of all data.
 
 use std::time::{Duration, Instant};
 
@@ -31,6 +31,13 @@ impl Cluster {
     /// Reads the topic from its start to its end, committed data only: ordered within each partition.
     pub fn read(&self, topic: &str) -> Vec<Received> {
         read_topic(self.client(), topic, self.partitions(topic))
+    }
+
+    /// As [`read`](Self::read), with the records of transactions that were aborted or are open.
+    pub fn read_uncommitted(&self, topic: &str) -> Vec<Received> {
+        let mut client = self.client();
+        client.set("isolation.level", "read_uncommitted");
+        read_topic(client, topic, self.partitions(topic))
     }
 }
 

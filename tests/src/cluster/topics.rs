@@ -109,17 +109,16 @@ impl Cluster {
         })?
     }
 
-    /// The nodes whose replica of a partition is in sync now.
-    pub fn in_sync(&self, topic: &str, partition: i32) -> Vec<usize> {
-        let nodes = |found: &MetadataPartition| {
-            found
-                .isr()
-                .iter()
-                .filter_map(|&node| usize::try_from(node).ok())
-                .collect()
-        };
-        self.of_partition(topic, partition, nodes)
-            .unwrap_or_default()
+    /// Whether every replica of every topic is in sync, those of the broker's own topics included.
+    pub fn is_in_sync(&self) -> bool {
+        let all = self
+            .admin
+            .inner()
+            .fetch_metadata(None, Duration::from_secs(5));
+        let Ok(all) = all else { return false };
+        let partitions = all.topics().iter().flat_map(|topic| topic.partitions());
+        let in_sync = |found: &MetadataPartition| found.isr().len() == found.replicas().len();
+        partitions.into_iter().all(in_sync)
     }
 
     fn of_partition<T>(
@@ -146,6 +145,19 @@ impl Cluster {
             .into_iter()
             .map(|(_, end)| end)
             .collect()
+    }
+
+    /// Up to where a reader of committed data gets in each partition: the end, unless a transaction is open there.
+    pub fn stable_ends(&self, topic: &str) -> Vec<i64> {
+        let of = |partition| {
+            wait::until("the stable end of a partition's log", PATIENCE, || {
+                // Read committed is what librdkafka asks for unless told otherwise.
+                let reader = self.admin.inner();
+                let found = reader.fetch_watermarks(topic, partition, Duration::from_secs(5));
+                found.ok().map(|(_, end)| end)
+            })
+        };
+        (0..self.partitions(topic)).map(of).collect()
     }
 
     /// The first offset of each partition's log.

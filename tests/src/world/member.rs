@@ -1,6 +1,8 @@
 //! An engine of this process as a member of a world's group.
 
+use std::fmt;
 use std::ops::Deref;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +27,14 @@ impl Protocol {
     /// All of them.
     pub const ALL: [Protocol; 3] = [Protocol::Range, Protocol::Cooperative, Protocol::Consumer];
 
+    fn name(self) -> &'static str {
+        match self {
+            Protocol::Range => "range",
+            Protocol::Cooperative => "cooperative",
+            Protocol::Consumer => "consumer",
+        }
+    }
+
     /// Sets what a client needs for it.
     pub fn set(self, client: &mut ClientConfig) {
         match self {
@@ -39,6 +49,22 @@ impl Protocol {
                 client.set("group.protocol", "consumer")
             }
         };
+    }
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Protocol {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let named = |protocol: &Protocol| protocol.name() == text;
+        let found = Protocol::ALL.into_iter().find(named);
+        found.ok_or_else(|| format!("{text:?} is no protocol"))
     }
 }
 
