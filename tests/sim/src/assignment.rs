@@ -176,12 +176,6 @@ impl Assignment {
         self.ahead.insert(offset, self.out.clone());
     }
 
-    /// Whether a record before this one in its lane is not finished.
-    pub(crate) fn is_behind(&self, offset: i64) -> bool {
-        let unfinished = self.unfinished.get(&self.lane_of(offset));
-        unfinished.is_some_and(|lane| lane.range(..offset).next().is_some())
-    }
-
     /// Whether `offset` was on its way when the outputs of `earlier` were refused.
     pub(crate) fn was_ahead(&self, offset: i64, earlier: i64) -> bool {
         let ahead = self.ahead.get(&earlier);

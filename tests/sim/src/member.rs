@@ -228,6 +228,20 @@ impl Member {
         self.commands.iter().filter_map(of_held_back).collect()
     }
 
+    /// What is held back was perhaps staged for a moment, and the map may reach as far as the log has nothing below it:
+    /// the core does not say. What is complete up to there is looked at all the same.
+    pub(crate) fn look_how_far_maps_reach(&mut self) {
+        for status in self.core.status().partitions {
+            if let Some(assignment) = &mut self.slots[status.slot.index()].assignment {
+                let ours = assignment.map().highest();
+                let is_open = |at: i64| assignment.incomplete.contains(&at);
+                if (ours + 1..=status.map.highest()).any(|at| !is_open(at)) {
+                    assignment.highest = status.map.highest();
+                }
+            }
+        }
+    }
+
     /// What the transaction under way carries for assignments that have ended.
     pub(crate) fn stale_in_request(&self) -> impl Iterator<Item = &Staged<Payload>> {
         let carried = match &self.request {

@@ -343,18 +343,14 @@ pub(super) fn report(world: &mut World, m: usize, r: usize) -> Check {
     }
     let held_back = world.members[m].held_back();
     for (at, said) in &mut said {
-        if !held_back.contains(&(at.slot, at.offset.get())) {
-            continue;
-        }
-        // With nothing before it that runs again it was staged, and taken off the stage for want of room.
-        let is_behind = world.members[m]
-            .current(at.slot, at.epoch)
-            .is_some_and(|assignment| assignment.is_behind(at.offset.get()));
-        if is_behind {
+        if held_back.contains(&(at.slot, at.offset.get())) {
             *said = Said::HeldBack;
         }
     }
     world.take_what_was_said(m, route, &said, batch_failed, opens || was_held);
+    if !held_back.is_empty() {
+        world.members[m].look_how_far_maps_reach();
+    }
     world.drop_finished_runs(m);
     pump(world, m)
 }
