@@ -20,7 +20,7 @@ use keyway_rider::Rider;
 
 pub(crate) use self::plain::{CommitJob, Committer};
 pub(crate) use self::transactions::{
-    Refusal, Transacted, TransactionJob, Transactor, TransactorState,
+    Refusal, Transacted, TransactionJob, Transactor, TransactorState, letter_of,
 };
 use crate::kafka::{CommitCode, CommitOffset, NotSent, TopicPartition};
 use crate::metrics;

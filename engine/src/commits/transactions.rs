@@ -695,7 +695,7 @@ impl Transactor {
 }
 
 /// The record of which a dead letter is staged.
-fn letter_of(staged: &mut Staged<Message>, member: &Arc<Member>) -> Option<Record> {
+pub(crate) fn letter_of(staged: &mut Staged<Message>, member: &Arc<Member>) -> Option<Record> {
     let carried = std::mem::replace(&mut staged.carried, Carried::Nothing);
     let (record, carried) = match carried {
         Carried::Letter { payload, tries } => {

@@ -1,5 +1,7 @@
 //! One member from its start to its end: what the poll thread does, at the pace of a test.
 
+mod transactions;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -109,7 +111,8 @@ impl Life {
         let leases = Arc::new(Leases::default());
         let clock = Clock::manual(Arc::clone(&around.time));
         let member = Member::with_clock(Arc::clone(&leases), clock)
-            .keeping_failures(settings.has_dead_letters());
+            .keeping_failures(settings.has_dead_letters())
+            .staging_outputs(settings.commit.transactional);
         let member = Arc::new(member);
         let scribe = Arc::new(Scribe {
             user: settings.observer.clone(),
@@ -418,7 +421,11 @@ impl Life {
                 Command::TakeBack { route, worker } => self.take_back(route, worker),
                 // Without a thread there is none to end.
                 Command::Retire { .. } => {}
-                Command::Commit(plan) => self.store(log, &plan),
+                Command::Commit(plan) => {
+                    let finished = self.store(log, &plan);
+                    self.core.commit_finished(&finished, self.now());
+                }
+                Command::Transact(transaction) => self.transact(log, transaction),
                 Command::Pause(slot) => self.set_paused(slot, true),
                 Command::Resume(slot) => self.set_paused(slot, false),
                 Command::Stop(cause) => {
@@ -503,8 +510,8 @@ impl Life {
         }
     }
 
-    /// The broker takes a commit, and the member hears of it.
-    fn store(&mut self, log: &mut Log, plan: &CommitPlan) {
+    /// The broker takes a commit.
+    fn store(&mut self, log: &mut Log, plan: &CommitPlan) -> CommitFinished {
         let mut answers = Vec::with_capacity(plan.partitions.len());
         let parts = plan.partitions.iter();
         let names: Vec<_> = parts
@@ -535,12 +542,11 @@ impl Life {
                 assigned.rider = made.rider;
             }
         }
-        let finished = CommitFinished {
+        CommitFinished {
             plan: plan.id,
             partitions: answers,
             took: Duration::ZERO,
-        };
-        self.core.commit_finished(&finished, self.now());
+        }
     }
 
     /// When something is due that only time brings about.

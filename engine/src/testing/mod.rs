@@ -135,6 +135,8 @@ mod rider_tests;
 #[cfg(test)]
 mod running_tests;
 #[cfg(test)]
+mod transaction_tests;
+#[cfg(test)]
 mod world;
 
 pub use self::engine::TestEngine;
