@@ -47,14 +47,15 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) concurrency: u32,
 
-    /// What is done with a record: nothing; wait; compute; fail with probability P (0 to 1), each attempt anew; or ask a
-    /// child that "sh -c CMD" runs, one for each call at once: a JSON line on its stdin, a JSON line from its stdout.
+    /// What is done with a record: nothing; wait; compute; fail with probability P (0 to 1), each attempt anew; ask a child
+    /// that "sh -c CMD" runs, one for each call at once: a JSON line on its stdin, a JSON line from its stdout; or post it
+    /// to a URL: 2xx is done, 429 and 5xx are failed attempts, any other status is given up.
     /// A failed attempt is made again as --retry says. With --batch, sleep and spin take their time for each batch
-    #[arg(long, value_name = "noop|sleep:2ms|spin:50us|fail:P|exec:CMD", default_value = "noop", value_parser = HandlerKind::parse)]
+    #[arg(long, value_name = "noop|sleep:2ms|spin:50us|fail:P|exec:CMD|http:URL", default_value = "noop", value_parser = HandlerKind::parse)]
     pub(super) handler: HandlerKind,
 
-    /// How long a child of exec:CMD may take for its answer; then the attempt has failed, and the child is killed and
-    /// replaced
+    /// How long a child of exec:CMD or the server of http:URL may take for an answer; then the attempt has failed, and the
+    /// child is killed and replaced
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = units::timeout)]
     pub(super) handler_timeout: Duration,
 

@@ -81,9 +81,15 @@ impl Run {
 
     /// As [`Run::start`], with these words before the arguments, spaces and all.
     pub(crate) fn with(words: &[&str], arguments: &str) -> Self {
+        Self::of(&mut keyway(""), words, arguments)
+    }
+
+    /// As [`Run::with`], by this command, which has no arguments yet.
+    pub(crate) fn of(command: &mut Command, words: &[&str], arguments: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let events = folder.path().join("events.jsonl");
-        let child = keyway("run --brokers mock --events")
+        let child = command
+            .args(["run", "--brokers", "mock", "--events"])
             .arg(&events)
             .args(words)
             .args(arguments.split_whitespace())

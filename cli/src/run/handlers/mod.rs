@@ -1,18 +1,21 @@
 //! The built-in handlers, and what is counted around them.
 
 mod exec;
+mod http;
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use hyper::Uri;
 use keyway::{Outcome, Output, Record, Route};
 
 use super::args::Args;
 use crate::refusal::Refusal;
 use crate::units;
 pub(super) use exec::Children;
+use http::Post;
 
 /// What is done with a record.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,10 +30,12 @@ pub(super) enum HandlerKind {
     Fail(f64),
     /// Asks a child that runs this command.
     Exec(String),
+    /// Posts to this URL.
+    Http(Uri),
 }
 
 impl HandlerKind {
-    /// Reads `noop`, `sleep:2ms`, `spin:50us`, `fail:0.1`, `exec:CMD`.
+    /// Reads `noop`, `sleep:2ms`, `spin:50us`, `fail:0.1`, `exec:CMD`, `http:URL`.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         match text.split_once(':') {
             None if text == "noop" => Ok(Self::Noop),
@@ -43,7 +48,12 @@ impl HandlerKind {
             Some(("exec", command)) if !command.trim().is_empty() => {
                 Ok(Self::Exec(command.to_owned()))
             }
-            _ => Err("the handlers are noop, sleep:2ms, spin:50us, fail:P and exec:CMD".to_owned()),
+            Some(("http", url)) => http::url(url).map(Self::Http),
+            Some(("https", _)) => Err("it is http:https://..".to_owned()),
+            _ => Err(
+                "the handlers are noop, sleep:2ms, spin:50us, fail:P, exec:CMD and http:URL"
+                    .to_owned(),
+            ),
         }
     }
 }
@@ -153,6 +163,17 @@ pub(super) fn route(
             one_by_one(args)?;
             let asked = Arc::new(Children::new(command, args.handler_timeout, finish));
             children = Some(Arc::clone(&asked));
+            by_asking(gauge, move |record| {
+                let asked = Arc::clone(&asked);
+                async move { asked.handle(&record).await }
+            })
+        }
+        HandlerKind::Http(url) => {
+            one_by_one(args)?;
+            let (timeout, calls) = (args.handler_timeout, args.concurrency);
+            let asked =
+                Post::new(url.clone(), timeout, calls, finish).map_err(Refusal::BadInput)?;
+            let asked = Arc::new(asked);
             by_asking(gauge, move |record| {
                 let asked = Arc::clone(&asked);
                 async move { asked.handle(&record).await }
@@ -302,12 +323,27 @@ mod tests {
             ("fail:0.25", HandlerKind::Fail(0.25)),
             ("fail:1", HandlerKind::Fail(1.0)),
             ("exec:a b:c", HandlerKind::Exec("a b:c".to_owned())),
+            (
+                "http:https://h/a:b",
+                HandlerKind::Http(Uri::from_static("https://h/a:b")),
+            ),
         ] {
             assert_eq!(HandlerKind::parse(text), Ok(kind), "{text}");
         }
         for text in [
-            "", "sleep", "sleep:", "sleep:2", "noop:", "fail:1.1", "fail:-1", "fail:NaN", "exec",
+            "",
+            "sleep",
+            "sleep:",
+            "sleep:2",
+            "noop:",
+            "fail:1.1",
+            "fail:-1",
+            "fail:NaN",
+            "exec",
             "exec: ",
+            "http://h/",
+            "http:h",
+            "https://h/",
         ] {
             assert!(HandlerKind::parse(text).is_err(), "{text}");
         }
