@@ -7,6 +7,7 @@
 //!                 poison=KEY    attempts at records of this key fail, until `heal`
 //!                 abort=KEY     the process aborts at the first record of this key
 //!                 output=TOPIC  each record has an output there: its key, and a value that names the record
+//!                 transactional=true  outputs and commits in transactions, one each `interval`
 //!                 log=FILE      what the engine and librdkafka tell, at `info` unless `RUST_LOG` says otherwise
 //!     stdin       status        answers with one JSON line on stdout
 //!                 heal, work MICROS
@@ -22,7 +23,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use keyway::{
-    ClientConfig, Engine, Keyway, Observer, Outcome, Output, Record, Retry, StartAt, TopicPartition,
+    ClientConfig, CommitMode, Engine, Keyway, Observer, Outcome, Output, Record, Retry, StartAt,
+    TopicPartition,
 };
 use keyway_tests::checker::outputs::Source;
 use keyway_tests::world::Protocol;
@@ -217,12 +219,16 @@ fn start(arguments: &Arguments, handling: &Arc<Handling>) -> Engine {
     }
     let handling = Arc::clone(handling);
     let interval = Duration::from_millis(arguments.number("interval", 1_000));
+    let mode = match arguments.0.contains_key("transactional") {
+        true => CommitMode::Transactional(interval),
+        false => CommitMode::Periodic(interval),
+    };
     let mut builder = Keyway::builder(client)
         .group(arguments.text("group"))
         .topics(arguments.text("topic").split(','))
         .start_at(StartAt::Earliest)
         .concurrency(arguments.number("concurrency", 16) as u32)
-        .commit_interval(interval)
+        .commit_mode(mode)
         .retry(Retry::exponential(RETRY).up_to(RETRY))
         .async_handler(move |record| Arc::clone(&handling).handle(record));
     if arguments.0.contains_key("budget") {
@@ -246,7 +252,7 @@ fn status(engine: &Engine) -> Value {
     let partitions = &status.partitions;
     json!({
         "partitions": partitions.len(), "completed": status.completed, "failed": status.failed,
-        "running": status.running, "buffered": status.buffered, "buffered_bytes": status.buffered_bytes,
+        "running": status.running, "staged": status.staged, "buffered": status.buffered, "buffered_bytes": status.buffered_bytes,
         "full": status.full, "retries": status.retries, "commits": status.commits,
         "paused": partitions.iter().filter(|partition| partition.paused).count(),
         "uncommitted": partitions.iter().filter(|partition| partition.uncommitted).count(),

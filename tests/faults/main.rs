@@ -7,17 +7,21 @@
 //! | `points` | `member` (the engine in a process of its own) kills itself at each labelled point |
 //! | `paused` | a member stands still for longer than its session, and goes on |
 //! | `rounds` | all of it, drawn by seed, while records are fed |
+//! | `exactly_once` | a `pipeline` of three members with an output for each record, under all of it (a small form, and a long one by command) |
 //! | `nodes` | two members, while one of three nodes dies or stands still (long: by command only) |
 //!
 //! | variable | effect |
 //! |---|---|
 //! | `KEYWAY_FAULT_ROUNDS` | rounds, and kills of `kills`; 3 by default |
+//! | `KEYWAY_FAULT_RECORDS` | records of a round of `exactly_once`; 2,000 by default, 200,000 in the long form |
 //! | `KEYWAY_FAULT_SEED` | the seed of a run that is to be repeated; printed by each |
 
 mod crew;
+mod exactly_once;
 mod kills;
 mod nodes;
 mod paused;
+mod pipeline;
 mod points;
 mod riders;
 mod rounds;
