@@ -91,7 +91,7 @@ impl Producers {
     pub(crate) fn drop_fatal(&mut self) -> Option<ClientError> {
         let reason = self.current.as_ref()?.0.fatal()?;
         tracing::warn!(%reason, "the producer can't go on: another one takes over");
-        self.drop_current();
+        self.let_go();
         Some(reason)
     }
 

@@ -9,44 +9,42 @@
 //!
 //! A transaction is begun, filled and ended here, in one go: no handler holds one open. The group's word for who this
 //! member is is read once for each, before anything is sent, under the lock that a change of the assignment takes.
+//!
+//! - `writing` the messages of one transaction, from the first to the last report
+//! - `topics` what is remembered of topics that refuse
 
-use std::collections::{BTreeSet, HashSet};
+mod topics;
+mod writing;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
-use keyway_core::{
-    Carried, CommitAnswer, CommitFinished, PartitionAnswer, Staged, TaskRef, Transaction,
-};
+use keyway_core::{CommitAnswer, CommitFinished, PartitionAnswer, Staged, TaskRef, Transaction};
 
+use self::topics::Topics;
+pub(crate) use self::writing::letter_of;
 use super::{Composer, judge_not_sent, refused};
 use crate::context::Member;
 use crate::dead_letters::{DeadLetters, Origin};
 use crate::kafka::{
-    ClientError, CommitCode, CommitOffset, DeniedWhat, GroupClient, NotWritten, ProducerEvent,
-    StepError, TopicPartition,
+    ClientError, CommitCode, CommitOffset, GroupClient, NotWritten, ProducerEvent, StepError,
+    TopicPartition,
 };
 use crate::metrics;
 use crate::poll::{Inbound, InboxSender};
-use crate::record::{Message, Record};
+use crate::record::Message;
 use crate::riders::Made;
-use crate::workers::guarded;
-use crate::writer::{Producers, note_failure, produce_letter, produce_outputs};
+use crate::writer::Producers;
 
 /// Between two questions for what has become of a transaction.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
 
-/// While messages are given to librdkafka its reports are taken after each so many.
-const LOOK_FOR_REPORTS: u64 = 1_000;
-
-/// A missing topic is asked for before the next try, and so long an answer is waited for.
-const TOPIC_ANSWER: Duration = Duration::from_secs(1);
+/// Without jobs the producer is looked after this often, for the sake of its tokens.
+const LOOK_IDLE: Duration = Duration::from_secs(1);
 
 /// Between two warnings that transactions are aborted.
 const WARN_EVERY: Duration = Duration::from_secs(30);
-
-/// Topics of which something is remembered: beyond, all of it is forgotten, which costs a question or a status line.
-const MOST_TOPICS: usize = 1_000;
 
 /// A transaction with the names of its partitions, in its order.
 pub(crate) struct TransactionJob {
@@ -98,12 +96,7 @@ pub(crate) struct TransactorState {
     is_ready: bool,
     /// The number of the last record that was written.
     last_number: u64,
-    /// Topics that have refused something and taken nothing since.
-    failing: HashSet<String>,
-    /// Of these, topics that were missing: asked for before the next try.
-    missing: BTreeSet<String>,
-    /// Topics of the plan that the group's coordinator did not know: left out until they are seen.
-    unknown: HashSet<Arc<str>>,
+    topics: Topics,
     warned_at: Option<Instant>,
 }
 
@@ -123,18 +116,6 @@ struct Part<'j> {
     offset: CommitOffset<'j>,
 }
 
-/// The messages of one transaction.
-struct Writing {
-    /// The number of its first record.
-    first: u64,
-    /// Without a report.
-    open: usize,
-    /// By the record's number.
-    refused: Vec<(u64, NotWritten)>,
-    /// Why the transaction can't be committed, though no record is to blame.
-    broken: Option<ClientError>,
-}
-
 impl Transactor {
     /// Starts the thread; it ends when the sender is dropped.
     pub(crate) fn start(self) -> std::io::Result<Sender<TransactionJob>> {
@@ -148,7 +129,7 @@ impl Transactor {
 
     fn run(mut self, jobs: &Receiver<TransactionJob>) {
         loop {
-            let job = match jobs.recv_timeout(WARN_EVERY) {
+            let job = match jobs.recv_timeout(LOOK_IDLE) {
                 Ok(job) => job,
                 Err(RecvTimeoutError::Timeout) => {
                     // For the sake of its tokens.
@@ -180,7 +161,7 @@ impl Transactor {
             .zip(&names)
             .map(|(made, name)| match made {
                 made if made.is_unchanged => CommitAnswer::Unchanged,
-                _ if self.state.unknown.contains(&name.topic) => CommitAnswer::Denied,
+                _ if self.state.topics.unknown.contains(&name.topic) => CommitAnswer::Denied,
                 _ => CommitAnswer::Repeat,
             })
             .collect();
@@ -216,7 +197,7 @@ impl Transactor {
         let is_stored = answers.contains(&CommitAnswer::Stored);
         let outcome = if is_stored { "committed" } else { "aborted" };
         ::metrics::counter!(metrics::TRANSACTIONS, "outcome" => outcome).increment(1);
-        let healed = match is_stored && !self.state.failing.is_empty() {
+        let healed = match is_stored && !self.state.topics.failing.is_empty() {
             true => self.healed(&staged, &letters, &answers),
             false => Vec::new(),
         };
@@ -370,115 +351,6 @@ impl Transactor {
         }
     }
 
-    /// Writes what these partitions' records carry, each lane's records in their order, and waits for every report.
-    fn write(
-        &mut self,
-        indexes: &[usize],
-        staged: &mut [Vec<Staged<Message>>],
-        letters: &[Option<DeadLetters>],
-        origin: &Origin,
-    ) -> Writing {
-        self.look_for_missing();
-        let mut writing = Writing {
-            first: self.state.last_number + 1,
-            open: 0,
-            refused: Vec::new(),
-            broken: None,
-        };
-        let Transactor {
-            producers, member, ..
-        } = self;
-        let mut number = self.state.last_number;
-        'parts: for index in indexes {
-            for staged in &mut staged[*index] {
-                number += 1;
-                let producer = match producers.current() {
-                    Ok(producer) => producer,
-                    Err(error) => {
-                        writing.broken.get_or_insert(error);
-                        break 'parts;
-                    }
-                };
-                let (taken, failure) = match &staged.carried {
-                    Carried::Nothing => continue,
-                    Carried::Outputs(message) => {
-                        message.read_outputs(|outputs| produce_outputs(producer, number, outputs))
-                    }
-                    // The core asks for no letter where its route has no topic.
-                    Carried::Letter { .. } => match (letter_of(staged, member), &letters[*index]) {
-                        (Some(record), Some(to)) => {
-                            let written =
-                                produce_letter(producer, number, &record, to, origin, member);
-                            (usize::from(written.is_ok()), written.err())
-                        }
-                        _ => continue,
-                    },
-                };
-                writing.open += taken;
-                if let Some(failure) = failure {
-                    writing.note(number, failure);
-                }
-                if number % LOOK_FOR_REPORTS == 0 {
-                    writing.take(producers, Duration::ZERO);
-                }
-                if writing.broken.is_some() {
-                    break 'parts;
-                }
-            }
-        }
-        self.state.last_number = number;
-        // librdkafka gives every message a report within this time.
-        let deadline = Instant::now() + self.transaction_timeout * 2;
-        while writing.open > 0 {
-            writing.take(&self.producers, ASK_AGAIN);
-            if Instant::now() >= deadline {
-                writing.broken.get_or_insert(ClientError::no_answer());
-                break;
-            }
-        }
-        writing
-    }
-
-    /// Marks the records whose messages were refused, and notes what their dead letters will tell.
-    fn mark_refused(
-        &self,
-        indexes: &[usize],
-        staged: &mut [Vec<Staged<Message>>],
-        first: u64,
-        mut failures: Vec<(u64, NotWritten)>,
-        refusals: &mut Vec<Refusal>,
-    ) {
-        failures.sort_by_key(|(number, _)| *number);
-        failures.dedup_by_key(|(number, _)| *number);
-        let mut failures = failures.into_iter().peekable();
-        let mut number = first;
-        for index in indexes {
-            for staged in &mut staged[*index] {
-                let failed = failures.next_if(|(failed, _)| *failed == number);
-                number += 1;
-                let Some((_, failure)) = failed else { continue };
-                staged.refused = true;
-                let is_letter = matches!(staged.carried, Carried::Letter { .. });
-                let carried = std::mem::replace(&mut staged.carried, Carried::Nothing);
-                staged.carried = match carried {
-                    Carried::Outputs(message) => Carried::Outputs(note_failure(
-                        &staged.at,
-                        message,
-                        &format!("an output could not be sent to {failure}"),
-                        &self.member,
-                        self.composer.observer.as_deref(),
-                    )),
-                    other => other,
-                };
-                refusals.push(Refusal {
-                    at: staged.at,
-                    is_letter,
-                    failure,
-                });
-            }
-        }
-    }
-
     /// Takes the id over, which ends the transaction one way or the other, and compares what the group has now with the
     /// plan. Goes on until there is an answer, or nobody waits for one: nothing of these partitions may be written again
     /// before it is known.
@@ -556,11 +428,15 @@ impl Transactor {
         let others = vec![CommitAnswer::Repeat; parts.len()];
         if error.is_missing_topic() {
             for part in parts {
-                self.state.unknown.insert(Arc::clone(&part.offset.tp.topic));
+                self.state
+                    .topics
+                    .unknown
+                    .insert(Arc::clone(&part.offset.tp.topic));
             }
             let names: Vec<_> = parts.iter().map(|part| part.offset.tp.clone()).collect();
             self.look_for_unknown(&names);
-            let is_unknown = |part: &Part<'_>| self.state.unknown.contains(&part.offset.tp.topic);
+            let is_unknown =
+                |part: &Part<'_>| self.state.topics.unknown.contains(&part.offset.tp.topic);
             return parts
                 .iter()
                 .map(|part| match is_unknown(part) {
@@ -579,83 +455,6 @@ impl Transactor {
             answers[longest] = CommitAnswer::TooLarge;
         }
         answers
-    }
-
-    /// Of the topics that the coordinator did not know those are forgotten which are there.
-    fn look_for_unknown(&mut self, names: &[TopicPartition]) {
-        let unknown = &mut self.state.unknown;
-        if !names.iter().any(|name| unknown.contains(&name.topic)) {
-            return;
-        }
-        match self.group.topics(self.timeout) {
-            Ok(topics) => unknown.retain(|topic| !topics.iter().any(|name| **name == **topic)),
-            // Then the coordinator is asked.
-            Err(_) => unknown.clear(),
-        }
-    }
-
-    /// A topic that has been made since it was missing is known from then on.
-    fn look_for_missing(&mut self) {
-        let missing = std::mem::take(&mut self.state.missing);
-        if let (Some(topic), Ok(producer)) = (missing.first(), self.producers.current()) {
-            producer.look_for(topic, TOPIC_ANSWER);
-        }
-    }
-
-    fn note_refusal(&mut self, failure: &NotWritten) {
-        if self.state.failing.len() >= MOST_TOPICS {
-            self.state.failing.clear();
-            self.state.missing.clear();
-        }
-        self.state.failing.insert(failure.topic.clone());
-        if let ClientError::Denied {
-            what: DeniedWhat::MissingTopic(topic),
-            ..
-        } = &failure.error
-        {
-            self.state.missing.insert(topic.clone());
-        }
-    }
-
-    /// Topics that had refused something, and were written to.
-    fn healed(
-        &mut self,
-        staged: &[Vec<Staged<Message>>],
-        letters: &[Option<DeadLetters>],
-        answers: &[CommitAnswer],
-    ) -> Vec<String> {
-        let mut healed = Vec::new();
-        let mut took = |topic: &str| {
-            if let Some(topic) = self.state.failing.take(topic) {
-                healed.push(topic);
-            }
-        };
-        let parts = staged.iter().zip(letters).zip(answers);
-        for ((staged, to), _) in parts.filter(|(_, answer)| **answer == CommitAnswer::Stored) {
-            for staged in staged {
-                match &staged.carried {
-                    Carried::Nothing => {}
-                    Carried::Outputs(message) => message.read_outputs(|outputs| {
-                        outputs.iter().for_each(|output| took(output.topic()));
-                    }),
-                    Carried::Letter { .. } => to.iter().for_each(|to| took(to.topic())),
-                }
-            }
-        }
-        healed
-    }
-
-    /// Tells the observer of dead letters: before they can be seen, and again where they have to be written again.
-    fn tell_letters(&self, staged: &mut [Staged<Message>]) {
-        let Some(observer) = self.composer.observer.as_deref() else {
-            return;
-        };
-        for record in staged
-            .iter_mut()
-            .filter_map(|staged| letter_of(staged, &self.member))
-        {
-            guarded(|| observer.dead(&record));
-        }
     }
 
     fn judge(&mut self, error: &StepError) -> CommitAnswer {
@@ -694,56 +493,11 @@ impl Transactor {
     }
 }
 
-/// The record of which a dead letter is staged.
-pub(crate) fn letter_of(staged: &mut Staged<Message>, member: &Arc<Member>) -> Option<Record> {
-    let carried = std::mem::replace(&mut staged.carried, Carried::Nothing);
-    let (record, carried) = match carried {
-        Carried::Letter { payload, tries } => {
-            let shared = payload.into_shared();
-            let payload = Message::Shared(Arc::clone(&shared));
-            let record = Message::Shared(shared);
-            let record = Record::new(record, &staged.at, 0, Arc::clone(member));
-            (Some(record), Carried::Letter { payload, tries })
-        }
-        other => (None, other),
-    };
-    staged.carried = carried;
-    record
-}
-
 fn take_tokens(producers: &Producers, events: &[ProducerEvent]) {
     if events
         .iter()
         .any(|event| matches!(event, ProducerEvent::TokenRefresh))
     {
         producers.ask_for_token();
-    }
-}
-
-impl Writing {
-    fn take(&mut self, producers: &Producers, timeout: Duration) {
-        let events = producers.poll(timeout);
-        take_tokens(producers, &events);
-        for event in events {
-            if let ProducerEvent::Delivered { number, result } = event {
-                // What an earlier transaction has left was taken with its abort, or is of no interest.
-                if number < self.first {
-                    continue;
-                }
-                self.open = self.open.saturating_sub(1);
-                if let Err(failure) = result {
-                    self.note(number, failure);
-                }
-            }
-        }
-    }
-
-    fn note(&mut self, number: u64, failure: NotWritten) {
-        match failure.error.is_of_the_message() {
-            true => self.refused.push((number, failure)),
-            false => {
-                self.broken.get_or_insert(failure.error);
-            }
-        }
     }
 }
