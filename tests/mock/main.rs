@@ -25,4 +25,5 @@ mod restore;
 mod revoke;
 mod riders;
 mod takeover;
+mod transactions;
 mod world;

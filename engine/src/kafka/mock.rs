@@ -55,6 +55,14 @@ pub enum MockRequest {
     LeaveGroup,
     /// Asking for the identity of an idempotent producer.
     InitProducerId,
+    /// Adding partitions that are written to to a transaction.
+    AddPartitionsToTxn,
+    /// Adding a group to a transaction.
+    AddOffsetsToTxn,
+    /// Committing or aborting a transaction.
+    EndTxn,
+    /// Committing offsets in a transaction. The mock answers it, and stores nothing.
+    TxnOffsetCommit,
 }
 
 impl MockRequest {
@@ -71,6 +79,10 @@ impl MockRequest {
             Self::Heartbeat => 12,
             Self::LeaveGroup => 13,
             Self::InitProducerId => 22,
+            Self::AddPartitionsToTxn => 24,
+            Self::AddOffsetsToTxn => 25,
+            Self::EndTxn => 26,
+            Self::TxnOffsetCommit => 28,
         }
     }
 }
@@ -113,6 +125,16 @@ pub enum MockFault {
     StaleMember,
     /// OFFSET_OUT_OF_RANGE.
     OffsetOutOfRange,
+    /// UNKNOWN_TOPIC_OR_PART.
+    UnknownTopic,
+    /// INVALID_PRODUCER_EPOCH: another producer has the transactional id, or its transaction took too long.
+    FencedProducer,
+    /// CONCURRENT_TRANSACTIONS.
+    ConcurrentTransactions,
+    /// INVALID_TXN_STATE.
+    InvalidTransactionState,
+    /// TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
+    TransactionalIdDenied,
     /// UNKNOWN_SERVER_ERROR.
     Unknown,
 }
@@ -137,6 +159,13 @@ impl MockFault {
             Self::FencedMember => Rd::RD_KAFKA_RESP_ERR_FENCED_MEMBER_EPOCH,
             Self::StaleMember => Rd::RD_KAFKA_RESP_ERR_STALE_MEMBER_EPOCH,
             Self::OffsetOutOfRange => Rd::RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE,
+            Self::UnknownTopic => Rd::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART,
+            Self::FencedProducer => Rd::RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH,
+            Self::ConcurrentTransactions => Rd::RD_KAFKA_RESP_ERR_CONCURRENT_TRANSACTIONS,
+            Self::InvalidTransactionState => Rd::RD_KAFKA_RESP_ERR_INVALID_TXN_STATE,
+            Self::TransactionalIdDenied => {
+                Rd::RD_KAFKA_RESP_ERR_TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            }
             Self::Unknown => Rd::RD_KAFKA_RESP_ERR_UNKNOWN,
         }
     }
