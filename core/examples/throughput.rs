@@ -89,6 +89,7 @@ impl Bench {
                             chars: 0,
                             inner_chars: 0,
                             stripped: false,
+                            takes: None,
                         })
                         .collect();
                     let took = Duration::from_millis(1);

@@ -241,6 +241,8 @@ pub struct PartitionAnswer {
     pub inner_chars: usize,
     /// Whether the map did not fit and was left out.
     pub stripped: bool,
+    /// Where the text was too large: the longest that the broker takes, if that was found out.
+    pub takes: Option<usize>,
 }
 
 impl PartitionAnswer {
@@ -253,6 +255,7 @@ impl PartitionAnswer {
             chars: text.text.len(),
             inner_chars: text.inner_chars,
             stripped: text.stripped,
+            takes: None,
         }
     }
 }

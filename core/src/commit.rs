@@ -342,7 +342,8 @@ impl<P, G: Gate<P>> Core<P, G> {
             CommitAnswer::Unchanged => {}
             CommitAnswer::Repeat => state.not_before = now.after(commit.backoff),
             CommitAnswer::TooLarge => {
-                let cap = answer.chars * LEARNED_CAP.0 / LEARNED_CAP.1;
+                let guessed = answer.chars * LEARNED_CAP.0 / LEARNED_CAP.1;
+                let cap = answer.takes.unwrap_or(guessed);
                 let limits = self.commits.limits;
                 if cap < limits.cap_chars && !mutated(Mutant::LearnedCapIgnored) {
                     // What a rider has made too long says nothing about the maps.

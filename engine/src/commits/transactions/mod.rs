@@ -12,7 +12,9 @@
 //!
 //! - `writing` the messages of one transaction, from the first to the last report
 //! - `topics` what is remembered of topics that refuse
+//! - `refused_offsets` which partition a refusal is about, and how much text the broker takes
 
+mod refused_offsets;
 mod topics;
 mod writing;
 
@@ -105,6 +107,11 @@ enum Outcome {
     Committed,
     /// Nothing of it is or will be stored: an answer for each partition that was in it.
     Aborted(Vec<CommitAnswer>),
+    /// The same, since the text of this part is longer than the broker takes: so long it takes them, if that was found out.
+    TooLarge {
+        longest: usize,
+        takes: Option<usize>,
+    },
     /// It may be stored.
     InDoubt,
 }
@@ -172,7 +179,7 @@ impl Transactor {
                 offset: made[index].offset(&plan.partitions[index], &names[index]),
             })
             .collect();
-        let mut refusals = Vec::new();
+        let (mut refusals, mut takes) = (Vec::new(), None);
         if !parts.is_empty() && self.can_be_told(&made, &parts) {
             let mut outcome =
                 self.attempt(&plan, &parts, &mut staged, &letters, &origin, &mut refusals);
@@ -181,6 +188,17 @@ impl Transactor {
             }
             let found = match outcome {
                 Outcome::Aborted(answers) => answers,
+                Outcome::TooLarge {
+                    longest,
+                    takes: found,
+                } => {
+                    takes = found;
+                    let too_large = |at| match at == longest {
+                        true => CommitAnswer::TooLarge,
+                        false => CommitAnswer::Repeat,
+                    };
+                    (0..parts.len()).map(too_large).collect()
+                }
                 Outcome::Committed | Outcome::InDoubt => vec![CommitAnswer::Stored; parts.len()],
             };
             for (part, answer) in parts.iter().zip(found) {
@@ -208,7 +226,10 @@ impl Transactor {
         let finished = CommitFinished {
             plan: plan.id,
             partitions: partitions
-                .map(|((part, made), answer)| PartitionAnswer::new(part, &made.text, answer))
+                .map(|((part, made), answer)| PartitionAnswer {
+                    takes: takes.filter(|_| answer == CommitAnswer::TooLarge),
+                    ..PartitionAnswer::new(part, &made.text, answer)
+                })
                 .collect(),
             took: started.elapsed(),
         };
@@ -284,12 +305,9 @@ impl Transactor {
             Ok(producer) => producer.send_offsets(&offsets, member, timeout),
             Err(error) => Err(StepError::client("offsets", error)),
         };
-        if let Err(error) = sent {
-            match error.is_without_return() {
-                true => self.give_up_producer(),
-                false => self.abort(),
-            }
-            return Outcome::Aborted(self.judge_offsets(&error, parts));
+        if let Err(error) = &sent {
+            self.end_refused(&sent);
+            return self.judge_offsets(error, plan, parts);
         }
         for index in indexes {
             self.tell_letters(&mut staged[index]);
@@ -334,6 +352,14 @@ impl Transactor {
     fn give_up_producer(&mut self) {
         self.producers.let_go();
         self.state.is_ready = false;
+    }
+
+    /// Nothing of the transaction is to be stored, whose offsets were answered like this.
+    fn end_refused(&mut self, offsets: &Result<(), StepError>) {
+        match offsets {
+            Err(error) if error.is_without_return() => self.give_up_producer(),
+            _ => self.abort(),
+        }
     }
 
     /// What was sent is never committed: either the broker is told, or the next who takes the id over ends it.
@@ -420,41 +446,6 @@ impl Transactor {
         let answers: Vec<_> = answers.collect();
         tracing::info!(?answers, "the outcome of a transaction was looked up");
         Some(answers)
-    }
-
-    /// The coordinator gives one reason for all partitions.
-    fn judge_offsets(&mut self, error: &StepError, parts: &[Part<'_>]) -> Vec<CommitAnswer> {
-        let answer = self.judge(error);
-        let others = vec![CommitAnswer::Repeat; parts.len()];
-        if error.is_missing_topic() {
-            for part in parts {
-                self.state
-                    .topics
-                    .unknown
-                    .insert(Arc::clone(&part.offset.tp.topic));
-            }
-            let names: Vec<_> = parts.iter().map(|part| part.offset.tp.clone()).collect();
-            self.look_for_unknown(&names);
-            let is_unknown =
-                |part: &Part<'_>| self.state.topics.unknown.contains(&part.offset.tp.topic);
-            return parts
-                .iter()
-                .map(|part| match is_unknown(part) {
-                    true => CommitAnswer::Denied,
-                    false => CommitAnswer::Repeat,
-                })
-                .collect();
-        }
-        if answer != CommitAnswer::TooLarge {
-            return vec![answer; parts.len()];
-        }
-        // The longest text is one that is too long.
-        let longest = (0..parts.len()).max_by_key(|at| parts[*at].offset.metadata.len());
-        let mut answers = others;
-        if let Some(longest) = longest {
-            answers[longest] = CommitAnswer::TooLarge;
-        }
-        answers
     }
 
     fn judge(&mut self, error: &StepError) -> CommitAnswer {

@@ -39,6 +39,7 @@ impl Life {
                 chars: 0,
                 inner_chars: 0,
                 stripped: false,
+                takes: None,
             });
             CommitFinished {
                 plan: plan.id,

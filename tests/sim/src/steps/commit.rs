@@ -185,6 +185,7 @@ pub(super) fn finished<'a>(
                 chars: entry.map_or(0, |entry| entry.text.len()),
                 inner_chars: entry.map_or(0, |entry| entry.inner_chars),
                 stripped: entry.is_some_and(|entry| entry.stripped),
+                takes: None,
             }
         })
         .collect();
