@@ -20,7 +20,7 @@ pub(crate) enum Command {
 pub(crate) fn execute(command: Command) -> ExitCode {
     match command {
         Command::Decode(DecodeArgs { block }) => {
-            codec::answer(block.lines, || block.request(), decode)
+            codec::answer(block.lines, || Block::named(block.hex), decode)
         }
         Command::Encode(args) => codec::answer(args.lines, || Ok(args.request()), encode),
     }

@@ -20,15 +20,6 @@ pub(crate) struct BlockArgs {
     hex: Option<String>,
 }
 
-impl BlockArgs {
-    fn request(self) -> Result<Block, Refusal> {
-        let hex = self
-            .hex
-            .ok_or_else(|| Refusal::bad_input("hex is missing"))?;
-        Ok(Block { hex })
-    }
-}
-
 /// A block that is to be read.
 #[derive(Debug, Deserialize)]
 struct Block {
@@ -36,6 +27,12 @@ struct Block {
 }
 
 impl Block {
+    /// The block that an option names.
+    fn named(hex: Option<String>) -> Result<Self, Refusal> {
+        let hex = hex.ok_or_else(|| Refusal::bad_input("hex is missing"))?;
+        Ok(Self { hex })
+    }
+
     fn bytes(&self) -> Result<Vec<u8>, Refusal> {
         codec::bytes("hex", &self.hex)
     }

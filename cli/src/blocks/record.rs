@@ -1,11 +1,14 @@
 //! `keyway record`.
 
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use keyway_records::{Record, decode_record, encode_record};
+use keyway_records::{ReadError, Record, RecordReader, decode_record, encode_record};
 use serde::{Deserialize, Serialize};
 
-use super::{Block, BlockArgs, Made, Pair, borrowed, named, pair, pairs};
+use super::{Block, Made, Pair, borrowed, named, pair, pairs};
 use crate::codec::{self, Refusal, True};
 
 /// Both answer with one JSON object on stdout.
@@ -19,8 +22,11 @@ pub(crate) enum Command {
 
 pub(crate) fn execute(command: Command) -> ExitCode {
     match command {
-        Command::Decode(DecodeArgs { block }) => {
-            codec::answer(block.lines, || block.request(), decode)
+        Command::Decode(DecodeArgs {
+            file: Some(path), ..
+        }) => codec::all(Blocks::of(&path)),
+        Command::Decode(DecodeArgs { lines, hex, .. }) => {
+            codec::answer(lines, || Block::named(hex), decode)
         }
         Command::Encode(args) => codec::answer(args.lines, || args.request(), encode),
     }
@@ -32,10 +38,22 @@ pub(crate) fn execute(command: Command) -> ExitCode {
 /// {"ok":false,"error":..,"detail":..} with exit code 2 when it is no record block.
 ///
 /// A request of --lines is {"hex":"a035e2930000ffffffffffffffff0000000000000000"}.
+///
+/// With --file it answers a line for each block of a file, as keyway run --record writes them, and one with "ok":false and
+/// exit code 2 where the file is damaged or ends within a block; its detail says where.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DecodeArgs {
-    #[command(flatten)]
-    block: BlockArgs,
+    /// Take a JSON object a line on stdin, answer a line each, exit with 0
+    #[arg(long, conflicts_with = "hex")]
+    lines: bool,
+
+    /// Read the blocks that stand one behind the other in this file
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["hex", "lines"])]
+    file: Option<PathBuf>,
+
+    /// The block
+    #[arg(required_unless_present_any = ["lines", "file"])]
+    hex: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -49,14 +67,64 @@ struct Decoded {
 
 fn decode(block: Block) -> Result<Decoded, Refusal> {
     let block = block.bytes()?;
-    let record = decode_record(&block)?;
-    Ok(Decoded {
-        ok: True,
-        key: record.key.map(hex::encode),
-        value: record.value.map(hex::encode),
-        timestamp: record.timestamp,
-        headers: pairs(&record.headers),
-    })
+    Ok(decode_record(&block)?.into())
+}
+
+impl From<Record<'_>> for Decoded {
+    fn from(record: Record<'_>) -> Self {
+        Self {
+            ok: True,
+            key: record.key.map(hex::encode),
+            value: record.value.map(hex::encode),
+            timestamp: record.timestamp,
+            headers: pairs(&record.headers),
+        }
+    }
+}
+
+/// The blocks of a file, in order; a refusal is the last.
+enum Blocks {
+    Open(RecordReader<BufReader<File>>),
+    Closed(Option<Refusal>),
+}
+
+impl Blocks {
+    fn of(path: &Path) -> Self {
+        match File::open(path) {
+            Ok(file) => Self::Open(RecordReader::new(BufReader::new(file))),
+            Err(error) => Self::Closed(Some(Refusal::bad_input(format!(
+                "{}: {error}",
+                path.display()
+            )))),
+        }
+    }
+}
+
+impl Iterator for Blocks {
+    type Item = Result<Decoded, Refusal>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self {
+            Self::Closed(refusal) => refusal.take().map(Err),
+            // Gives nothing more after an error.
+            Self::Open(blocks) => match blocks.read() {
+                Ok(record) => Some(Ok(record?.into())),
+                Err(fault) => Some(Err(fault.into())),
+            },
+        }
+    }
+}
+
+impl From<ReadError> for Refusal {
+    fn from(fault: ReadError) -> Self {
+        let name = match &fault {
+            ReadError::Torn { .. } => "torn",
+            ReadError::TooLong { .. } => "too_long",
+            ReadError::Corrupt { fault, .. } => fault.name(),
+            _ => "unreadable",
+        };
+        Self::new(name, fault)
+    }
 }
 
 /// Make the record block of a record

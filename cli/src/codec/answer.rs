@@ -1,6 +1,6 @@
 //! One answer: an object with `ok`, and for a refusal the fault's name and the fault in words.
 
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 
 use serde::{Serialize, Serializer};
@@ -82,6 +82,24 @@ pub(super) fn once(answer: Result<impl Serialize, Refusal>) -> ExitCode {
     match write(&mut io::stdout().lock(), &answer) {
         Ok(()) if answer.is_ok() => exit::SUCCESS,
         Ok(()) => exit::bad_input(),
+        Err(error) => unwritten(&error),
+    }
+}
+
+/// The answers of a command that was asked for many.
+pub(super) fn all<A: Serialize>(answers: impl Iterator<Item = Result<A, Refusal>>) -> ExitCode {
+    let mut output = BufWriter::new(io::stdout().lock());
+    let mut code = exit::SUCCESS;
+    for answer in answers {
+        if answer.is_err() {
+            code = exit::bad_input();
+        }
+        if let Err(error) = write(&mut output, &answer) {
+            return unwritten(&error);
+        }
+    }
+    match output.flush() {
+        Ok(()) => code,
         Err(error) => unwritten(&error),
     }
 }

@@ -29,6 +29,11 @@ pub(crate) fn answer<Q: DeserializeOwned, A: Serialize>(
     }
 }
 
+/// Answers many times without being asked: a line for each, a refusal as the last one.
+pub(crate) fn all<A: Serialize>(answers: impl Iterator<Item = Result<A, Refusal>>) -> ExitCode {
+    answer::all(answers)
+}
+
 /// Reads hexadecimal digits of the request.
 pub(crate) fn bytes(name: &str, digits: &str) -> Result<Vec<u8>, Refusal> {
     hex::decode(digits).map_err(|fault| Refusal::bad_input(format!("{name}: {fault}")))

@@ -144,7 +144,7 @@ fn send(args: &Args, otherwise: &str, json: bool, whole: &mut Answer) -> Result<
         engine: &engine,
         signals,
         until_idle: Some(UNTIL_IDLE),
-        events: None,
+        faults: Vec::new(),
         progress: if json { None } else { Progress::on_terminal() },
         before_exit: Box::new(|| ()),
     };

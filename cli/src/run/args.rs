@@ -111,6 +111,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     pub(super) events: Option<PathBuf>,
 
+    /// Append each record that is received to this file, as a record block when its first attempt begins; "keyway record
+    /// decode --file" reads them. A file that ends within a block is not appended to
+    #[arg(long, value_name = "FILE")]
+    pub(super) record: Option<PathBuf>,
+
     #[command(flatten)]
     pub(super) properties: Properties,
 

@@ -16,7 +16,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use keyway::{Observer, Record, TopicPartition};
 use serde::Serialize;
 
-/// Set when the file could not be written: what happens from then on is not in it.
+/// Set when a file of what happens could not be written: what happens from then on is not in it.
 pub(super) type Fault = Arc<OnceLock<String>>;
 
 /// Writes events of one member.
@@ -88,7 +88,9 @@ impl EventLog {
             (&self.file).write_all(text)
         });
         if let Err(error) = result {
-            let _ = self.fault.set(error.to_string());
+            let _ = self
+                .fault
+                .set(format!("the event log is incomplete: {error}"));
         }
     }
 

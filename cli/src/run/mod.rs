@@ -3,7 +3,8 @@
 //! ```text
 //!     args --> config ---.
 //!     args --> handlers --+--> engine --> watch (signals, idleness, progress) --> summary
-//!     args --> events ---'
+//!     args --> events ---+
+//!     args --> tape -----'
 //! ```
 
 mod args;
@@ -15,6 +16,7 @@ mod observe;
 mod progress;
 mod signals;
 mod summary;
+mod tape;
 mod watch;
 
 use std::process::ExitCode;
@@ -30,6 +32,7 @@ use handlers::Gauge;
 use observe::Told;
 pub(crate) use progress::Progress;
 pub(crate) use signals::listen;
+use tape::Tape;
 pub(crate) use watch::{Cause, Watch};
 
 use crate::refusal::Refusal;
@@ -42,12 +45,9 @@ fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     // Before anything takes time, so that a signal finds somebody who listens.
     let signals = signals::listen()
         .map_err(|error| Refusal::Failed(format!("signals can't be received: {error}")))?;
-    let events = match &args.events {
-        None => None,
-        Some(path) => Some(EventLog::open(path).map_err(|error| {
-            Refusal::BadInput(format!("{} can't be written: {error}", path.display()))
-        })?),
-    };
+    let (events, tape) = files(args)?;
+    let of_events = events.as_ref().map(EventLog::fault);
+    let of_tape = tape.as_ref().map(|tape| tape.fault());
     // Lives as long as the engine: its broker ends with it.
     let mock = MockWorld::start(args)?;
     let client = config::client(args, mock.as_ref())?;
@@ -75,10 +75,10 @@ fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     if let Some(rate) = args.rate {
         builder = builder.rate(rate);
     }
-    let fault = events.as_ref().map(EventLog::fault);
     builder = builder.observer(Told {
         gauge: Arc::clone(&gauge),
         events,
+        tape: tape.clone(),
     });
     if let Some(rider) = args.rider_hex.clone() {
         builder = builder.rider(move |_| Some(rider.as_slice().to_vec()));
@@ -88,7 +88,7 @@ fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
         engine: &engine,
         signals,
         until_idle: args.until_idle,
-        events: fault,
+        faults: of_events.into_iter().chain(of_tape).collect(),
         progress: if json { None } else { Progress::on_terminal() },
         before_exit: Box::new({
             let children = children.clone();
@@ -99,7 +99,24 @@ fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     if let Some(children) = children {
         children.end();
     }
+    for line in tape.iter().flat_map(|tape| tape.report()) {
+        eprintln!("keyway: {line}");
+    }
     Ok(summary::conclude(&end, &engine.status(), &gauge))
+}
+
+/// The files of what happens.
+fn files(args: &Args) -> Result<(Option<EventLog>, Option<Arc<Tape>>), Refusal> {
+    let events = args.events.as_deref().map(|path| {
+        EventLog::open(path).map_err(|error| {
+            Refusal::BadInput(format!("{} can't be written: {error}", path.display()))
+        })
+    });
+    let tape = args.record.as_deref().map(|path| {
+        let tape = Tape::open(path).map(Arc::new);
+        tape.map_err(|no_tape| Refusal::BadInput(no_tape.of(path)))
+    });
+    Ok((events.transpose()?, tape.transpose()?))
 }
 
 /// What follows a failed attempt, and the last one.

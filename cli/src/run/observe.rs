@@ -1,4 +1,4 @@
-//! Who is told of what happens: the closing line's counters, and the event log where one is kept.
+//! Who is told of what happens: the closing line's counters, and the event log and the file of records where they are kept.
 
 use std::sync::Arc;
 
@@ -6,15 +6,20 @@ use keyway::{Observer, Record, TopicPartition};
 
 use super::events::EventLog;
 use super::handlers::Gauge;
+use super::tape::Tape;
 
 /// Passes everything on.
 pub(super) struct Told {
     pub(super) gauge: Arc<Gauge>,
     pub(super) events: Option<EventLog>,
+    pub(super) tape: Option<Arc<Tape>>,
 }
 
 impl Observer for Told {
     fn started(&self, record: &Record) {
+        if let Some(tape) = &self.tape {
+            tape.started(record);
+        }
         if let Some(events) = &self.events {
             events.started(record);
         }

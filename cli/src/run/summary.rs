@@ -81,7 +81,7 @@ pub(super) fn conclude(end: &End, status: &Status, gauge: &Gauge) -> ExitCode {
         eprintln!("keyway: the closing line can't be printed: {error}");
     }
     if let Some(fault) = &end.fault {
-        eprintln!("keyway: the event log is incomplete: {fault}");
+        eprintln!("keyway: {fault}");
         return exit::negative();
     }
     match &end.result {
@@ -96,6 +96,6 @@ fn is_success(cause: Cause, report: &Report) -> bool {
         Cause::Idle => orderly && report.left_open == 0,
         // Records that were received and not asked for are no failure.
         Cause::Engine | Cause::Signal => orderly,
-        Cause::Events => false,
+        Cause::Fault => false,
     }
 }

@@ -26,7 +26,8 @@ pub(crate) struct Watch<'e> {
     pub(crate) engine: &'e Engine,
     pub(crate) signals: Receiver<()>,
     pub(crate) until_idle: Option<Duration>,
-    pub(crate) events: Option<Fault>,
+    /// Of the files of what happens.
+    pub(crate) faults: Vec<Fault>,
     /// Shows on the terminal how it goes.
     pub(crate) progress: Option<Progress>,
     /// Done before the third signal ends the process.
@@ -38,7 +39,7 @@ pub(crate) struct End {
     pub(crate) result: Result<Report, StopReason>,
     /// Who asked first.
     pub(crate) cause: Cause,
-    /// The event log could not be written.
+    /// The event log, or the file of records, could not be written.
     pub(crate) fault: Option<String>,
     /// Since the engine's start.
     pub(crate) elapsed: Duration,
@@ -53,8 +54,8 @@ pub(crate) enum Cause {
     Idle,
     /// A signal.
     Signal,
-    /// What happens can't be recorded.
-    Events,
+    /// What happens can't be written down.
+    Fault,
 }
 
 impl Watch<'_> {
@@ -76,7 +77,7 @@ impl Watch<'_> {
                 return End {
                     result,
                     cause: cause.unwrap_or(Cause::Engine),
-                    fault: self.events.and_then(|fault| fault.get().cloned()),
+                    fault: self.faults.iter().find_map(|fault| fault.get().cloned()),
                     elapsed: begun.elapsed(),
                 };
             }
@@ -122,13 +123,9 @@ impl Watch<'_> {
     }
 
     fn ask_for_the_end(&self) -> Option<Cause> {
-        if self
-            .events
-            .as_ref()
-            .is_some_and(|fault| fault.get().is_some())
-        {
+        if self.faults.iter().any(|fault| fault.get().is_some()) {
             self.engine.stop(STOP_WITHIN);
-            return Some(Cause::Events);
+            return Some(Cause::Fault);
         }
         let idle = self.engine.status().idle_for;
         if self
