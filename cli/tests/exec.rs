@@ -238,6 +238,7 @@ fn a_child_that_dies_with_a_record_is_replaced_and_the_record_runs_again() {
     assert_each_failed_once(run, 12, "ended");
 }
 
+/// Without the timeout it fails: the run does not end.
 #[test]
 fn a_child_that_hangs_is_killed_with_what_it_started() {
     let folder = tempfile::tempdir().unwrap();
@@ -253,6 +254,7 @@ fn a_child_that_hangs_is_killed_with_what_it_started() {
     assert_gone(&pids);
 }
 
+/// Without the bound it fails, with a timeout in its place.
 #[test]
 fn an_answer_that_does_not_end_is_not_kept() {
     let run = run(

@@ -381,6 +381,7 @@ mod tests {
         }
     }
 
+    /// Without holding it to that it fails: "ok" is done.
     #[test]
     fn who_has_named_an_offset_names_one_in_each_answer() {
         let mut names = false;
