@@ -453,7 +453,13 @@ fn after_its_last_attempt_a_record_is_a_dead_letter_and_complete() {
 
 #[test]
 fn what_is_sent_on_is_done_once_the_broker_has_it() {
-    for handler in ["noop", "sleep:1ms --batch 5", "spin:10us", "fail:0"] {
+    for handler in [
+        "noop",
+        "sleep:1ms --batch 5",
+        "spin:10us",
+        "fail:0",
+        "sleep:1ms --exactly-once --commit-interval 100ms",
+    ] {
         let run = Run::start(&format!(
             "--handler {handler} --output generated.out --until-idle 2s --generate 500,20,10"
         ));
@@ -470,17 +476,21 @@ fn what_is_sent_on_is_done_once_the_broker_has_it() {
 
 #[test]
 fn what_cant_be_sent_is_a_failed_attempt() {
-    let run = Run::start(
-        "--output generated.out --retry 1ms,2,4ms,2 -X message.max.bytes=2000 --until-idle 2s --generate 10,10,5000",
-    );
-    let (status, summary, events) = run.end();
-    assert_eq!(status.code(), Some(1), "records stayed incomplete");
-    assert_eq!(summary.unwrap()["failed"], json!(20));
-    assert!(places(&events, "done").is_empty());
-    let failed = events.iter().filter(|event| event.is("failed"));
-    assert_eq!(failed.clone().count(), 20);
-    for event in failed {
-        let reason = event.0["reason"].as_str().unwrap();
-        assert!(reason.contains("generated.out"), "{reason}");
+    for more in ["", " --exactly-once --commit-interval 100ms"] {
+        let run = Run::start(&format!(
+            "--output generated.out --retry 1ms,2,4ms,2 -X message.max.bytes=2000 --until-idle 2s \
+             --generate 10,10,5000{more}",
+        ));
+        let (status, summary, events) = run.end();
+        assert_eq!(status.code(), Some(1), "records stayed incomplete");
+        assert_eq!(summary.unwrap()["failed"], json!(20));
+        // In a transaction the handler's end is told before.
+        assert_eq!(places(&events, "done").is_empty(), more.is_empty());
+        let failed = events.iter().filter(|event| event.is("failed"));
+        assert_eq!(failed.clone().count(), 20);
+        for event in failed {
+            let reason = event.0["reason"].as_str().unwrap();
+            assert!(reason.contains("generated.out"), "{reason}");
+        }
     }
 }

@@ -79,6 +79,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TOPIC")]
     pub(super) output: Option<String>,
 
+    /// Store outputs, dead letters and offsets together, in one transaction at each --commit-interval: who reads them with
+    /// isolation.level=read_committed sees each once
+    #[arg(long)]
+    pub(super) exactly_once: bool,
+
     /// Start at most N records a second, all partitions together
     #[arg(long, value_name = "N/s", value_parser = units::rate)]
     pub(super) rate: Option<Rate>,

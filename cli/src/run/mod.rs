@@ -22,7 +22,7 @@ mod watch;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use keyway::{BuildError, DeadLetters, Engine, Exhausted, Keyway, Route, StartError};
+use keyway::{BuildError, CommitMode, DeadLetters, Engine, Exhausted, Keyway, Route, StartError};
 
 pub(crate) use args::Args;
 use args::{LetterForm, Ordering};
@@ -65,7 +65,10 @@ fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     let mut builder = Keyway::builder(client)
         .topics(topics)
         .route(route)
-        .commit_interval(args.commit_interval);
+        .commit_mode(match args.exactly_once {
+            true => CommitMode::Transactional(args.commit_interval),
+            false => CommitMode::Periodic(args.commit_interval),
+        });
     if let Some(start) = start_at {
         builder = builder.start_at(start);
     }
