@@ -11,8 +11,8 @@ use keyway_core::{
     Arrival, BatchConfig, BufferConfig, CircuitState, Command, CommitAnswer, CommitConfig,
     CommitFinished, CommitPlan, Core, CoreConfig, DeadLetter, Epoch, Finished, Gate, LaneIndex,
     LaneNames, Leases, OpenGate, Ordering, PartitionAnswer, PartitionSlot, Report, Restored,
-    RetryPolicy, RiderSource, RouteConfig, RouteId, Sending, Sent, Shape, StopCause, Task,
-    Timestamp, Verdict, Work, WorkerIndex,
+    RetryPolicy, RiderSource, RouteConfig, RouteId, Sending, Sent, Shape, Staged, StopCause, Task,
+    Timestamp, Transaction, Verdict, Work, WorkerIndex,
 };
 use keyway_offsets::{HoleMap, Limits, Offset, OffsetRange};
 use keyway_rider::{CommitMap, Offer, Rider, StateFault};
@@ -86,6 +86,8 @@ pub struct World<G: Gate<u64> = OpenGate> {
     pub out: BTreeMap<(u32, i64), (Option<WorkerIndex>, Task<u64>)>,
     pub reopened: Vec<(WorkerIndex, LaneIndex)>,
     pub plans: Vec<CommitPlan>,
+    /// What the transaction under way carries, by partition of its plan.
+    pub carried: Option<Vec<Vec<Staged<u64>>>>,
     /// Workers that the core wants something back from.
     pub taking_back: Vec<WorkerIndex>,
     /// Workers whose thread may end.
@@ -143,6 +145,7 @@ impl<G: Gate<u64>> World<G> {
             out: BTreeMap::new(),
             reopened: Vec::new(),
             plans: Vec::new(),
+            carried: None,
             taking_back: Vec::new(),
             retired: Vec::new(),
             circuit: Vec::new(),
@@ -237,6 +240,11 @@ impl<G: Gate<u64>> World<G> {
                 }
                 Command::Reopen { worker, lane, .. } => self.reopened.push((worker, lane)),
                 Command::Commit(plan) => self.plans.push(plan),
+                Command::Transact(Transaction { plan, staged }) => {
+                    self.plans.push(plan);
+                    let twice = self.carried.replace(staged);
+                    assert!(twice.is_none(), "two transactions at once");
+                }
                 Command::TakeBack { worker, .. } => self.taking_back.push(worker),
                 Command::Retire { worker, .. } => self.retired.push(worker),
                 Command::Circuit { state, .. } => self.circuit.push(state),
@@ -517,7 +525,37 @@ impl<G: Gate<u64>> World<G> {
             partitions,
             took: Duration::ZERO,
         };
-        self.with(|core, now| core.commit_finished(&finished, now));
+        match self.carried.take() {
+            Some(staged) => {
+                self.with(|core, now| core.transaction_finished(&finished, staged, now));
+            }
+            None => self.with(|core, now| core.commit_finished(&finished, now)),
+        }
+    }
+
+    /// The handlers of records of slot 0 are done, each with outputs of `bytes` for a transaction.
+    pub fn stage(&mut self, offsets: &[i64], bytes: u32) {
+        self.end_at(0, offsets, false, |payload| Verdict::Staged {
+            payload,
+            update: None,
+            bytes,
+        });
+    }
+
+    /// Offsets of slot 0 in the transaction under way.
+    pub fn carried(&self) -> Vec<i64> {
+        let staged = self.carried.iter().flatten().flatten();
+        let of_slot = staged.filter(|staged| staged.at.slot.0 == 0);
+        of_slot.map(|staged| staged.at.offset.get()).collect()
+    }
+
+    /// The broker refuses what this record of slot 0 writes: nothing of the transaction is stored.
+    pub fn refuse(&mut self, offset: i64) {
+        let staged = self.carried.iter_mut().flatten().flatten();
+        for staged in staged.filter(|staged| staged.at.offset.get() == offset) {
+            staged.refused = true;
+        }
+        self.answer(CommitAnswer::Repeat);
     }
 
     pub fn is_blocked(&self) -> bool {
