@@ -3,6 +3,7 @@
 //! One module for each subject. What happened is in the world's log, and the judge reads it ([`keyway_tests::world`]);
 //! each test names what it waits for. All share one cluster, but for those that break it or need settings of their own.
 
+mod aborts;
 mod commits;
 mod dead_letters;
 mod ending;

@@ -1,6 +1,7 @@
 //! Exactly once on a real broker: what a reader of committed data finds.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::time::Duration;
 
 use keyway::{
@@ -14,16 +15,19 @@ use crate::SOON;
 const INTERVAL: Duration = Duration::from_millis(100);
 
 /// A topic of inputs, one for outputs, and a group.
-struct Pipeline {
-    cluster: &'static Cluster,
-    topic: String,
-    out: String,
-    group: String,
+pub(crate) struct Pipeline<'c> {
+    pub(crate) cluster: &'c Cluster,
+    pub(crate) topic: String,
+    pub(crate) out: String,
+    pub(crate) group: String,
 }
 
-impl Pipeline {
+impl<'c> Pipeline<'c> {
     fn new(partitions: i32) -> Self {
-        let cluster = Cluster::start();
+        Self::on(Cluster::start(), partitions)
+    }
+
+    pub(crate) fn on(cluster: &'c Cluster, partitions: i32) -> Self {
         let topic = cluster.unique("in");
         let out = format!("{topic}.out");
         cluster.create_topic(&topic, partitions, &[]);
@@ -36,11 +40,16 @@ impl Pipeline {
         }
     }
 
+    /// Records of so many keys, which lie in one partition each; their values are numbers from 0 on.
     fn fill(&self, keys: usize, records: usize) {
+        self.add(keys, 0..records);
+    }
+
+    pub(crate) fn add(&self, keys: usize, numbers: Range<usize>) {
         let partitions = self.cluster.partitions(&self.topic) as usize;
         self.cluster.produce(
             &self.topic,
-            (0..records).map(|n| {
+            numbers.map(|n| {
                 let key = n % keys;
                 let partition = Some((key % partitions) as i32);
                 (partition, Some(format!("key-{key}")), format!("{n}"))
@@ -48,7 +57,7 @@ impl Pipeline {
         );
     }
 
-    fn builder(&self) -> Builder {
+    pub(crate) fn builder(&self) -> Builder {
         Keyway::builder(self.cluster.client())
             .group(&self.group)
             .topics([self.topic.clone()])
@@ -58,24 +67,24 @@ impl Pipeline {
     }
 
     /// A member that copies each record.
-    fn copying(&self) -> Builder {
+    pub(crate) fn copying(&self) -> Builder {
         let to = self.out.clone();
         self.builder().handler(move |record: &Record| {
             Output::copy_of(record, to.as_str()).map(|copy| vec![copy])
         })
     }
 
-    fn outputs(&self) -> Vec<Received> {
+    pub(crate) fn outputs(&self) -> Vec<Received> {
         self.cluster.read(&self.out)
     }
 
-    fn committed(&self) -> i64 {
+    pub(crate) fn committed(&self) -> i64 {
         let parts = self.cluster.committed(&self.group, &self.topic);
         parts.iter().map(|part| part.offset.max(0)).sum()
     }
 }
 
-fn start(builder: Builder) -> Engine {
+pub(crate) fn start(builder: Builder) -> Engine {
     builder
         .build()
         .expect("a configuration")
@@ -83,7 +92,7 @@ fn start(builder: Builder) -> Engine {
         .expect("started")
 }
 
-fn end(engine: &Engine) {
+pub(crate) fn end(engine: &Engine) {
     engine.drain(Duration::from_secs(10));
     engine.wait().expect("an orderly end");
 }
@@ -102,7 +111,7 @@ fn by_key(outputs: &[Received]) -> BTreeMap<String, Vec<u64>> {
 }
 
 /// Each input once, and those of a key in their order.
-fn assert_each_once(outputs: &[Received], records: usize) {
+pub(crate) fn assert_each_once(outputs: &[Received], records: usize) {
     let keys = by_key(outputs);
     for (key, values) in &keys {
         assert!(values.is_sorted(), "{key}: {values:?}");

@@ -257,7 +257,7 @@ impl<'c> Pipeline<'c> {
 
     /// Whether a transaction that has outputs is open.
     pub(crate) fn is_amid_a_transaction(&self) -> bool {
-        self.cluster.stable_ends(&self.output) != self.cluster.end_offsets(&self.output)
+        self.cluster.is_in_a_transaction(&self.output)
     }
 
     /// Judges what is there while members are at work.

@@ -100,6 +100,15 @@ impl Cluster {
         placed
     }
 
+    /// Takes a transactional id over, as another process with the same one would: whoever had it is fenced, and what was
+    /// open under it is aborted.
+    pub fn take_over(&self, transactional_id: &str) {
+        let producer = producer(self.client().set("transactional.id", transactional_id));
+        producer
+            .init_transactions(PATIENCE)
+            .unwrap_or_else(|error| panic!("{transactional_id} was not taken over: {error}"));
+    }
+
     /// The coordinator answers before it has written the markers.
     fn await_markers(&self, topic: &str, placed: &[Produced]) {
         let mut last: BTreeMap<i32, i64> = BTreeMap::new();

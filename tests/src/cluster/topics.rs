@@ -147,17 +147,21 @@ impl Cluster {
             .collect()
     }
 
-    /// Up to where a reader of committed data gets in each partition: the end, unless a transaction is open there.
-    pub fn stable_ends(&self, topic: &str) -> Vec<i64> {
-        let of = |partition| {
+    /// Whether a transaction that has records in the topic is open, so that a reader of committed data does not get to
+    /// its end.
+    pub fn is_in_a_transaction(&self, topic: &str) -> bool {
+        let ends = self.end_offsets(topic);
+        // Read committed is what librdkafka asks for unless told otherwise.
+        let reader = self.admin.inner();
+        let stable = |partition| {
             wait::until("the stable end of a partition's log", PATIENCE, || {
-                // Read committed is what librdkafka asks for unless told otherwise.
-                let reader = self.admin.inner();
                 let found = reader.fetch_watermarks(topic, partition, Duration::from_secs(5));
                 found.ok().map(|(_, end)| end)
             })
         };
-        (0..self.partitions(topic)).map(of).collect()
+        (0..)
+            .zip(ends)
+            .any(|(partition, end)| stable(partition) < end)
     }
 
     /// The first offset of each partition's log.
