@@ -73,14 +73,15 @@ impl Reading<'_> {
                 &mut self.records,
                 &mut self.failures,
             );
-            for failure in std::mem::take(&mut self.failures) {
-                self.take_failure(failure)?;
-            }
+            // Before the failures: the end of a partition comes behind its last records, and may come with them.
             let records = std::mem::take(&mut self.records);
             let wanted: Vec<_> = records
                 .into_iter()
                 .filter(|record| self.is_wanted(record))
                 .collect();
+            for failure in std::mem::take(&mut self.failures) {
+                self.take_failure(failure)?;
+            }
             if !wanted.is_empty() {
                 return Ok(wanted);
             }

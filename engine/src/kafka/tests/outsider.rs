@@ -50,6 +50,44 @@ fn it_sees_every_partition_and_commits_without_joining() {
     assert_eq!(offsets, [(tp(1), Ok(12))]);
 }
 
+/// With the ends taken first it fails: what came in one go with the end of its partition is missing.
+#[test]
+fn records_that_come_together_with_the_end_of_their_partition_are_read() {
+    const ROUNDS: usize = 20;
+    const PARTITIONS: i32 = 4;
+    const COUNT: u64 = 10;
+    let broker = broker(PARTITIONS);
+    for number in 0..COUNT {
+        // One by one, so that they are fetched one by one, and ends come while others are still under way.
+        for partition in 0..PARTITIONS {
+            broker
+                .produce_numbered(TOPIC, partition, number, 1)
+                .expect("produced");
+        }
+    }
+    let partitions: Vec<_> = (0..PARTITIONS).map(tp).collect();
+    for round in 0..ROUNDS {
+        let outsider = outsider(&properties(&broker));
+        let ranges = outsider
+            .log_ranges(&partitions, PATIENCE)
+            .expect("an answer");
+        let ranges: Vec<_> = ranges
+            .into_iter()
+            .map(|(tp, range)| (tp, range.expect("a range")))
+            .collect();
+        let mut reading = outsider.read(&ranges).expect("it can be read");
+        let mut read = 0;
+        loop {
+            let records = reading.next(PATIENCE).expect("records");
+            if records.is_empty() {
+                break;
+            }
+            read += records.len() as u64;
+        }
+        assert_eq!(read, COUNT * PARTITIONS as u64, "round {round}");
+    }
+}
+
 #[test]
 fn what_a_broker_does_not_know_is_an_error_and_not_an_empty_group() {
     let broker = broker(1);
