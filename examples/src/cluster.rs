@@ -2,13 +2,15 @@
 
 use std::error::Error;
 use std::fmt;
+use std::ops::ControlFlow;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use keyway::ClientConfig;
+use keyway::group::{Group, OpenTransactions};
 use keyway::rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use keyway::rdkafka::client::DefaultClientContext;
 use keyway::rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use keyway::testing::MockBroker;
+use keyway::{ClientConfig, Record};
 
 /// Real brokers take no shorter one unless they are told to.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(6);
@@ -32,6 +34,8 @@ pub struct Cluster {
     bootstrap: String,
     name: String,
     partitions: i32,
+    /// Topics beside that one.
+    beside: Vec<String>,
     /// Ends with the example.
     mock: Option<MockBroker>,
 }
@@ -52,7 +56,11 @@ impl Cluster {
         }
     }
 
-    fn in_process(name: &str, partitions: i32) -> Result<Self, Box<dyn Error>> {
+    /// One inside the process; with the topic `name`.
+    ///
+    /// # Errors
+    /// When no port can be opened.
+    pub fn in_process(name: &str, partitions: i32) -> Result<Self, Box<dyn Error>> {
         let mock = MockBroker::start(1)?;
         let name = name.to_owned();
         mock.create_topic(&name, partitions)?;
@@ -60,6 +68,7 @@ impl Cluster {
             bootstrap: mock.bootstrap(),
             name,
             partitions,
+            beside: Vec::new(),
             mock: Some(mock),
         })
     }
@@ -70,18 +79,38 @@ impl Cluster {
             bootstrap: brokers.to_owned(),
             name: format!("keyway-{name}-{}", now.as_millis()),
             partitions,
+            beside: Vec::new(),
             mock: None,
         };
+        cluster.create_topic(&cluster.name).await?;
+        Ok(cluster)
+    }
+
+    async fn create_topic(&self, name: &str) -> Result<(), Box<dyn Error>> {
+        if let Some(mock) = &self.mock {
+            return Ok(mock.create_topic(name, self.partitions)?);
+        }
         // -1 is the broker's own default.
-        let topic = NewTopic::new(&cluster.name, partitions, TopicReplication::Fixed(-1));
-        let results = cluster
+        let topic = NewTopic::new(name, self.partitions, TopicReplication::Fixed(-1));
+        let results = self
             .admin()?
             .create_topics([&topic], &AdminOptions::new())
             .await?;
         for result in results {
             result.map_err(|(topic, error)| format!("topic {topic}: {error}"))?;
         }
-        Ok(cluster)
+        Ok(())
+    }
+
+    /// One more topic of this run's own, named after the first: `orders.enriched` beside `orders`.
+    ///
+    /// # Errors
+    /// When it can't be made.
+    pub async fn topic_beside(&mut self, suffix: &str) -> Result<String, Box<dyn Error>> {
+        let name = format!("{}.{suffix}", self.name);
+        self.create_topic(&name).await?;
+        self.beside.push(name.clone());
+        Ok(name)
     }
 
     fn admin(&self) -> Result<AdminClient<DefaultClientContext>, Box<dyn Error>> {
@@ -116,6 +145,11 @@ impl Cluster {
     /// How long it takes until another member has what a dead one had.
     pub fn patience(&self) -> Duration {
         self.session_timeout() + REBALANCE
+    }
+
+    /// Whether it is the one inside the process.
+    pub fn is_in_process(&self) -> bool {
+        self.mock.is_some()
     }
 
     /// Brokers to begin with.
@@ -157,14 +191,54 @@ impl Cluster {
         Ok(producer.flush(DELIVERY_TIMEOUT)?)
     }
 
-    /// Deletes the topic.
+    /// Produces records, given as key and value, in their order.
+    ///
+    /// # Errors
+    /// When the brokers do not take them.
+    pub fn produce_all<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        records: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<(), Box<dyn Error>> {
+        let producer: BaseProducer = self.bare_client().create()?;
+        for (key, value) in records {
+            let record = BaseRecord::to(&self.name)
+                .key(key.as_ref())
+                .payload(value.as_ref());
+            producer.send(record).map_err(|(error, _)| error)?;
+        }
+        Ok(producer.flush(DELIVERY_TIMEOUT)?)
+    }
+
+    /// Visits what a topic holds, those of a partition in order: what a reader with `isolation.level=read_committed` finds.
+    ///
+    /// # Errors
+    /// When it can't be read.
+    pub fn read(&self, topic: &str, mut visit: impl FnMut(&Record)) -> Result<(), Box<dyn Error>> {
+        let mut client = self.bare_client();
+        client.set("group.id", self.group());
+        let group = Group::open(&client, DELIVERY_TIMEOUT, OpenTransactions::WaitFor)?;
+        let from: Vec<_> = group
+            .partitions_of(topic)?
+            .into_iter()
+            .map(|partition| (partition, 0))
+            .collect();
+        group.read(&from, |record| {
+            visit(record);
+            ControlFlow::Continue(())
+        })?;
+        Ok(())
+    }
+
+    /// Deletes the topics.
     ///
     /// # Errors
     /// When the brokers do not do it.
     pub async fn clean_up(&self) -> Result<(), Box<dyn Error>> {
         if self.mock.is_none() {
+            let mut topics = vec![self.name.as_str()];
+            topics.extend(self.beside.iter().map(String::as_str));
             self.admin()?
-                .delete_topics(&[&self.name], &AdminOptions::new())
+                .delete_topics(&topics, &AdminOptions::new())
                 .await?;
         }
         Ok(())
