@@ -266,3 +266,19 @@ fn an_engine_without_outputs_opens_no_producer() {
     let report = run.drain();
     assert_eq!(report.records, 10);
 }
+
+/// With the error kept under no topic's name it shows for five minutes more.
+#[test]
+fn what_a_producer_had_that_is_replaced_shows_until_its_topics_take_outputs_again() {
+    let world = world(10, 10);
+    world
+        .broker
+        .fail_requests(MockRequest::InitProducerId, &[MockFault::ClusterDenied]);
+    let run = world.start(echoing);
+    run.until_status("all sent", |status| status.sent == 10);
+    assert!(run.status().sends_failed > 0, "the first producer met it");
+    run.until_status("no error left", |status| {
+        status.send_error.is_none() && status.health.is_ready()
+    });
+    run.stop();
+}

@@ -37,6 +37,8 @@ pub(crate) struct LetterJob {
 #[derive(Debug)]
 pub(super) struct Open {
     pub(super) job: Job,
+    /// Where it goes, its first message at least.
+    pub(super) topic: Arc<str>,
     /// The size of these messages.
     pub(super) bytes: usize,
     /// Of which there is no report yet.
@@ -80,6 +82,7 @@ impl Job {
         let topic = self.topics().next().unwrap_or_default().to_owned();
         Open {
             job: self,
+            topic: topic.as_str().into(),
             bytes: 0,
             messages: 0,
             failure: Some(NotWritten { error, topic }),
@@ -121,8 +124,10 @@ impl OutputsJob {
     fn write(mut self, producer: &Producer, number: u64) -> Open {
         let outputs = std::mem::take(&mut self.outputs);
         let (messages, failure) = produce_outputs(producer, number, &outputs);
+        let first = outputs.first().map(|output| Arc::clone(output.topic()));
         Open {
             job: Job::Outputs(self),
+            topic: first.unwrap_or_default(),
             bytes: outputs.iter().take(messages).map(Output::size).sum(),
             messages,
             failure,
@@ -143,6 +148,7 @@ impl LetterJob {
         let bytes = record.size();
         let (payload, _) = record.into_parts();
         Open {
+            topic: to.topic().into(),
             job: Job::Letter(LetterJob {
                 letter: DeadLetter { at, payload, tries },
                 to,

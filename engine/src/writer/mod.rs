@@ -228,7 +228,7 @@ impl Writer {
         for (_, mut open) in std::mem::take(&mut self.open) {
             open.failure.get_or_insert_with(|| NotWritten {
                 error: reason.clone(),
-                topic: String::new(),
+                topic: open.topic.as_ref().to_owned(),
             });
             self.ended(open);
         }
