@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::process::Command;
 use std::time::Duration;
 
 use keyway::{
     Builder, CommitMode, DeadLetters, Engine, Exhausted, Keyway, Output, Record, Retry, StartAt,
 };
 use keyway_tests::cluster::{Cluster, Received};
-use keyway_tests::wait;
+use keyway_tests::{command, wait};
 
 use crate::SOON;
 
@@ -208,4 +209,20 @@ fn a_refused_output_is_a_failed_attempt_of_its_record_and_no_others() {
         .unwrap_or_default();
     let error = String::from_utf8(error).expect("text");
     assert!(error.contains("MSG_SIZE_TOO_LARGE"), "{error}");
+}
+
+/// Its first member is broken off while orders are on the stage, and it judges itself what a reader of committed data finds.
+/// With periodic commits it fails with an order that is there twice.
+#[test]
+fn the_enrichment_example_sends_each_order_once_over_a_crash() {
+    let cluster = Cluster::start();
+    let output = Command::new(command::enrichment())
+        .args(["--brokers", cluster.bootstrap()])
+        .output()
+        .expect("it was built a moment ago");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let complained = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}{complained}");
+    assert!(said.contains("Broken off"), "{said}");
+    assert!(said.contains("Read: 19800 orders"), "{said}");
 }

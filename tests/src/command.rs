@@ -28,6 +28,15 @@ pub(crate) fn member() -> &'static Path {
     })
 }
 
+/// The program `enrichment` among the examples, built likewise.
+pub fn enrichment() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let what = ["-p", "keyway-examples", "--example", "enrichment"];
+        built(&what, "examples/enrichment")
+    })
+}
+
 /// Builds `what` and answers where it lies.
 fn built(what: &[&str], place: &str) -> PathBuf {
     // target/<profile>/deps/<test>-..
