@@ -228,8 +228,32 @@ impl<'c> Pipeline<'c> {
         assert!(all.is_some(), "they hold {held:?}");
     }
 
+    /// Starts those anew that the group has turned away under their static identity, as whoever runs them would: a
+    /// coordinator that takes over for a dead one may know only the process that had the identity before.
+    fn start_fenced_anew(&mut self) {
+        for seat in 0..self.seats.len() {
+            let Seat {
+                member: Some(member),
+                stands_still: false,
+                ..
+            } = &mut self.seats[seat]
+            else {
+                continue;
+            };
+            let ended = member.status()["ended"].to_string();
+            if ended.contains("fenced by other consumer") {
+                println!("  seat {seat} was fenced, and starts anew");
+                self.kill(seat);
+                self.start(seat);
+            }
+        }
+    }
+
     /// A figure of each member that runs.
     fn statuses(&mut self, name: &str) -> Vec<u64> {
+        if self.shape.static_members {
+            self.start_fenced_anew();
+        }
         let running = self.seats.iter_mut().filter(|seat| !seat.stands_still);
         let members = running.filter_map(|seat| seat.member.as_mut());
         let figure = |member: &mut MemberProcess| {
