@@ -1,49 +1,150 @@
 //! Back-pressure by records and bytes, and pauses by hand: when a partition is fetched, and when it is not.
 //!
+//! ```text
+//!   0 ................... 3/5 ................ 4/5 ................. all    what all partitions hold
+//!   for whoever comes      | full: nothing is   | each has its share of
+//!                          | fetched, for now   | this for itself
+//! ```
+//!
+//! A partition is paused at its own bound, or when it holds twice as much as is free of the part for all, but never below
+//! its share of the last part. So those that do not get done, however many they are, leave the others room for ever,
+//! while partitions that are alike are held back by the whole before one of them is paused: a pause throws away what was
+//! fetched ahead. (With one share of the whole for each, twelve alike fetched two and a half times what they processed.)
+//!
 //! Two may hold a partition at once, its own fullness and its user; fetching goes on when neither does.
 
-use crate::command::Command;
+use std::time::Duration;
+
+use crate::command::{Arrival, Command};
+use crate::config::BufferConfig;
 use crate::core::Core;
 use crate::gate::Gate;
 use crate::ids::{PartitionSlot, Timestamp};
 use crate::mutant::{Mutant, mutated};
 use crate::partition::Phase;
 
-/// Records that may come in beyond the bound while the engine takes one now and then to have its callbacks
-/// served: at ten a second this lasts 100 s, then everything is paused.
-pub const RESERVE_RECORDS: usize = 1_000;
+/// Of how many parts of the buffers the following are numbers.
+const PARTS: usize = 5;
 
-/// What one partition may hold while the buffers are pressed. A pause throws away what was fetched ahead, and the bound of
-/// the whole does not: partitions that are alike come to that one first, and only one that is ahead of the others is
-/// paused. (With one share each, twelve partitions alike fetched two and a half times what they processed.)
-const FAIR_SHARES: usize = 4;
+/// From so many on they are full.
+const FULL: usize = 3;
+
+/// So many are for whoever comes, and the rest in shares.
+const FOR_ALL: usize = 4;
+
+/// What a partition may hold for each record or byte that is still free. With it four that are alike have a third of what
+/// they would be paused at when the buffers are full, and one alone is paused at its own bound of half.
+const LEAD: usize = 2;
+
+/// How long the buffers are full without a break before fetching goes on into the rest. A second: handlers that get done
+/// make room more often. Where they do not, it costs a prefetch for each filling of the rest.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 impl<P, G: Gate<P>> Core<P, G> {
-    /// Back-pressure by what a partition, and all of them, hold.
-    pub(crate) fn push_back(&mut self, slot: PartitionSlot) {
-        let bounds = self.bounds();
-        if self.totals.records
-            >= self
-                .config
-                .buffers
-                .total_records
-                .saturating_add(RESERVE_RECORDS)
-        {
-            if !self.totals.exhausted {
-                self.totals.exhausted = true;
-                for index in 0..self.partitions.len() {
-                    self.pause(PartitionSlot(index as u32));
-                }
+    /// How many of these arrivals find room before the partition is at its bound. One that holds nothing has room for
+    /// one, whatever the others hold.
+    pub(crate) fn admitted(&self, slot: PartitionSlot, arrivals: &[Arrival<P>]) -> usize {
+        let partition = &self.partitions[slot.index()];
+        let (own, totals) = (&self.config.buffers, &self.totals);
+        let room = |bound: usize, holds: usize, total: usize, all: usize| {
+            // What it takes is no longer free: with x more it holds as much as it may.
+            let led = LEAD * for_all(total).saturating_sub(all);
+            let x = led.saturating_sub(holds).div_ceil(LEAD + 1);
+            let share = self.share(total).saturating_sub(holds);
+            bound.saturating_sub(holds).min(x.max(share))
+        };
+        let records = room(
+            own.partition_records,
+            partition.buffered,
+            own.total_records,
+            totals.records,
+        );
+        let mut bytes = room(
+            own.partition_bytes,
+            partition.buffered_bytes,
+            own.total_bytes,
+            totals.bytes,
+        );
+        let mut admitted = 0;
+        for arrival in arrivals.iter().take(records) {
+            if bytes == 0 {
+                break;
             }
-        } else if self.partitions[slot.index()].is_over(&bounds) {
+            bytes = bytes.saturating_sub(arrival.bytes as usize);
+            admitted += 1;
+        }
+        match partition.buffered {
+            0 => admitted.max(1).min(arrivals.len()),
+            _ => admitted,
+        }
+    }
+
+    /// Records of the partition came in; `was_full` is of before.
+    pub(crate) fn push_back(&mut self, slot: PartitionSlot, was_full: bool, now: Timestamp) {
+        if !was_full && self.is_pressed() {
+            self.totals.full_since = now;
+        }
+        if self.partitions[slot.index()].is_over(&self.bounds()) {
             self.pause(slot);
         }
+    }
+
+    /// Whether the buffers are full but for what is kept.
+    pub(crate) fn is_pressed(&self) -> bool {
+        let bounds = &self.config.buffers;
+        let full = |total: usize| (total / PARTS * FULL).max(1);
+        self.totals.records >= full(bounds.total_records)
+            || self.totals.bytes >= full(bounds.total_bytes)
+    }
+
+    /// Whether nothing should be fetched, of no partition.
+    pub fn is_full(&self) -> bool {
+        self.is_pressed() && !self.totals.reserve_open
+    }
+
+    /// How many records to ask for, so that they find room: half of what is free, by the mean size of what is here.
+    pub fn room_for_records(&self) -> usize {
+        let free = self
+            .config
+            .buffers
+            .total_bytes
+            .saturating_sub(self.totals.bytes);
+        let mean = self.totals.bytes / self.totals.records.max(1);
+        (free / 2 / mean.max(1)).max(1)
+    }
+
+    /// Time passed: opens the reserve or closes it, and resumes partitions that have room because others got done.
+    pub(crate) fn ease(&mut self, now: Timestamp) {
+        let is_pressed = self.is_pressed();
+        let is_open = is_pressed
+            && (self.totals.reserve_open || now.since(self.totals.full_since) >= PATIENCE);
+        self.totals.reserve_open = is_open;
+        if self.totals.some_paused && now.since(self.totals.eased_at) >= PATIENCE {
+            self.totals.eased_at = now;
+            for index in 0..self.partitions.len() {
+                self.resume(PartitionSlot(index as u32));
+            }
+            self.totals.some_paused = self.partitions.iter().any(|partition| partition.paused);
+        }
+    }
+
+    /// When time has to pass for the sake of the buffers.
+    pub(crate) fn ease_deadline(&self) -> Timestamp {
+        let mut deadline = Timestamp::NEVER;
+        if self.is_full() {
+            deadline = self.totals.full_since.after(PATIENCE);
+        }
+        if self.totals.some_paused {
+            deadline = deadline.min(self.totals.eased_at.after(PATIENCE));
+        }
+        deadline
     }
 
     fn pause(&mut self, slot: PartitionSlot) {
         let partition = &mut self.partitions[slot.index()];
         if partition.phase == Phase::Assigned && !partition.paused {
             partition.paused = true;
+            self.totals.some_paused = true;
             self.counters.pauses += 1;
             if !partition.paused_by_user {
                 self.commands.push_back(Command::Pause(slot));
@@ -79,27 +180,8 @@ impl<P, G: Gate<P>> Core<P, G> {
         self.flush(route);
     }
 
-    /// A record of `slot` left the buffers: lets partitions fetch again that have gone well below their bounds.
-    pub(crate) fn let_up(&mut self, slot: PartitionSlot) {
-        self.let_up_all();
-        if !self.totals.exhausted {
-            self.resume(slot);
-        }
-    }
-
-    /// Records left the buffers, of whatever assignment: once the reserve is free again nobody may stay paused
-    /// for its sake, since one that is empty has no completion of its own to come.
-    pub(crate) fn let_up_all(&mut self) {
-        if self.totals.exhausted && self.totals.records <= self.config.buffers.total_records * 3 / 4
-        {
-            self.totals.exhausted = false;
-            for index in 0..self.partitions.len() {
-                self.resume(PartitionSlot(index as u32));
-            }
-        }
-    }
-
-    fn resume(&mut self, slot: PartitionSlot) {
+    /// Fetches the partition again if it has gone well below its bounds.
+    pub(crate) fn resume(&mut self, slot: PartitionSlot) {
         if !self.partitions[slot.index()].paused || mutated(Mutant::NeverResumed) {
             return;
         }
@@ -113,25 +195,29 @@ impl<P, G: Gate<P>> Core<P, G> {
         }
     }
 
-    /// The bounds of one partition at this moment. From half of the whole on, each partition has [`FAIR_SHARES`] only: the
-    /// ones that hold more are paused, and the others always find room.
-    fn bounds(&self) -> crate::config::BufferConfig {
+    /// What each partition has for itself, however much the others hold.
+    fn share(&self, total: usize) -> usize {
+        (total - for_all(total)) / self.totals.assigned.max(1)
+    }
+
+    /// The bounds of one partition at this moment. One that holds nothing is within.
+    fn bounds(&self) -> BufferConfig {
         let mut bounds = self.config.buffers;
-        let pressed = self.totals.records > bounds.total_records / 2
-            || self.totals.bytes > bounds.total_bytes / 2;
-        if pressed {
-            let share = self.totals.assigned.max(1);
-            bounds.partition_records = bounds.partition_records.min(
-                (bounds.total_records / share)
-                    .saturating_mul(FAIR_SHARES)
-                    .max(1),
-            );
-            bounds.partition_bytes = bounds.partition_bytes.min(
-                (bounds.total_bytes / share)
-                    .saturating_mul(FAIR_SHARES)
-                    .max(1),
-            );
-        }
+        let free = |total: usize, all: usize| {
+            let led = LEAD * for_all(total).saturating_sub(all);
+            led.max(self.share(total)).max(1)
+        };
+        bounds.partition_records = bounds
+            .partition_records
+            .min(free(bounds.total_records, self.totals.records));
+        bounds.partition_bytes = bounds
+            .partition_bytes
+            .min(free(bounds.total_bytes, self.totals.bytes));
         bounds
     }
+}
+
+/// What of the buffers is for whoever comes.
+fn for_all(total: usize) -> usize {
+    total / PARTS * FOR_ALL
 }

@@ -136,7 +136,6 @@ impl<P, G: Gate<P>> Core<P, G> {
             let started = !matches!(verdict, Verdict::Returned { .. });
             self.lanes.get_mut(at.lane).failed |= started && verdict.closes_lane();
             self.forget_total(at.bytes);
-            self.let_up_all();
         }
         self.after_result(route, at.lane, now);
     }
@@ -323,7 +322,7 @@ impl<P, G: Gate<P>> Core<P, G> {
     pub(crate) fn count_complete(&mut self, at: &TaskRef) {
         self.counters.completed += 1;
         self.forget(at.slot, at.bytes);
-        self.let_up(at.slot);
+        self.resume(at.slot);
     }
 
     pub(crate) fn fail(

@@ -72,9 +72,10 @@ pub struct BufferConfig {
     pub partition_records: usize,
     /// Bytes of one partition.
     pub partition_bytes: usize,
-    /// Records of all partitions; above, nothing more is fetched.
+    /// Records of all partitions. From three fifths on nothing more is fetched; the rest is for those that hold little
+    /// while others do not get done.
     pub total_records: usize,
-    /// Bytes of all partitions.
+    /// Bytes of all partitions, likewise.
     pub total_bytes: usize,
     /// Bytes of outputs that are being sent or wait for their transaction, and that the records at workers are likely to
     /// add; above, no record starts until some are acknowledged. 16 MiB: more than brokers take in a moment.

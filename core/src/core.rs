@@ -79,8 +79,13 @@ pub(crate) struct Totals {
     /// Records on the stages and in the transaction that is under way, and what they count in the buffers.
     pub(crate) staged: usize,
     pub(crate) staged_bytes: usize,
-    /// The reserve beyond the bounds is used up: everything is paused.
-    pub(crate) exhausted: bool,
+    /// When the buffers were last filled up to the reserve.
+    pub(crate) full_since: Timestamp,
+    /// They have been full for long: partitions that hold little are fetched all the same.
+    pub(crate) reserve_open: bool,
+    /// Some partition may be paused for the sake of the buffers, and when all were last looked at.
+    pub(crate) some_paused: bool,
+    pub(crate) eased_at: Timestamp,
 }
 
 /// Vectors kept for reuse; more than are under way at once are given back.
@@ -187,7 +192,6 @@ impl<P, G: Gate<P>> Core<P, G> {
         self.drop_stage(slot);
         self.partitions[slot.index()].vacate();
         self.totals.assigned -= 1;
-        self.let_up_all();
     }
 
     /// Drops what waits in the core; lanes with records at workers stay until these come back.
@@ -236,6 +240,7 @@ impl<P, G: Gate<P>> Core<P, G> {
 
     /// Event: time passed. Retries that are due run, a commit that is due is planned.
     pub fn tick(&mut self, now: Timestamp) {
+        self.ease(now);
         self.end_waits(now);
         while let Some(index) = self.next_due_lane(now) {
             self.queue_lane(index, now);
@@ -339,6 +344,7 @@ impl<P, G: Gate<P>> Core<P, G> {
     /// When [`Core::tick`] has to be called at the latest.
     pub fn next_deadline(&self) -> Timestamp {
         let commit = self.commit_deadline().min(self.refresh_deadline());
+        let commit = commit.min(self.ease_deadline());
         let mut deadline = self.retries.next().min(self.pacing.next()).min(commit);
         let waits_for_time = |route: &&Route<P>| !route.batch_waits_for_room;
         if !self.leases.is_stopping() {
@@ -351,12 +357,6 @@ impl<P, G: Gate<P>> Core<P, G> {
             }
         }
         deadline
-    }
-
-    /// Whether the buffers are full, so that nothing more should be fetched.
-    pub fn is_full(&self) -> bool {
-        let bounds = &self.config.buffers;
-        self.totals.records >= bounds.total_records || self.totals.bytes >= bounds.total_bytes
     }
 
     /// Whether no record of the partition is at a worker under its running assignment, and no outputs and no dead letter

@@ -22,7 +22,8 @@ use crate::partition::Phase;
 use crate::work::{Task, TaskRef, Work};
 
 impl<P, G: Gate<P>> Core<P, G> {
-    /// Event: records of one partition arrived, in the order of their offsets. The vector is emptied. What
+    /// Event: records of one partition arrived, in the order of their offsets. What is left in the vector has found no
+    /// room and was not received: reading goes back to the first of it, and no position beyond it may be told. What
     /// belongs to an assignment that ended, or was complete already, is dropped.
     pub fn records(
         &mut self,
@@ -39,6 +40,7 @@ impl<P, G: Gate<P>> Core<P, G> {
         }
         let route = partition.route;
         let before = partition.tracker.version();
+        let was_full = self.is_pressed();
         // Where records have outputs, each is asked for.
         let has_room = self.mean_output_bytes == 0 && self.outputs_have_room();
         let config = &self.routes[route.index()].config;
@@ -49,32 +51,55 @@ impl<P, G: Gate<P>> Core<P, G> {
             && self.routes[route.index()].allowance() == u32::MAX
             && !self.leases.is_stopping();
         let mut waits = false;
-        for arrival in arrivals.drain(..) {
-            let Some((index, task, held)) = self.receive(slot, epoch, arrival) else {
-                continue;
-            };
-            if held || !at_once || !self.hand_over_at_once(route, index, &task) {
-                waits = true;
-                let lane = self.lanes.get_mut(index);
-                let idle = lane.out == 0 && lane.waiting.is_empty() && lane.returned.is_empty();
-                lane.waiting.push_back(Waiting {
-                    held,
-                    ..Waiting::new(task)
-                });
-                if idle {
-                    self.queue_lane(index, now);
-                }
-            } else {
-                let worker = self.lanes.get(index).worker;
-                self.routes[route.index()].give(worker, task);
+        loop {
+            // Those that are complete already take no room, so that there may be some for others behind them.
+            let admitted = self.admitted(slot, arrivals);
+            if admitted == 0 {
+                break;
             }
+            for arrival in arrivals.drain(..admitted) {
+                waits |= self.take_in(slot, epoch, arrival, at_once, now);
+            }
+        }
+        if mutated(Mutant::RestForgotten) {
+            arrivals.clear();
         }
         waits |= self.note_gaps(slot, before, now);
         if waits {
             self.fill(route, now);
         }
         self.flush(route);
-        self.push_back(slot);
+        self.push_back(slot, was_full, now);
+    }
+
+    /// Takes an arrival in. Says whether it waits here; otherwise it is at its worker, or was complete.
+    fn take_in(
+        &mut self,
+        slot: PartitionSlot,
+        epoch: Epoch,
+        arrival: Arrival<P>,
+        at_once: bool,
+        now: Timestamp,
+    ) -> bool {
+        let Some((index, task, held)) = self.receive(slot, epoch, arrival) else {
+            return false;
+        };
+        let route = self.partitions[slot.index()].route;
+        if !held && at_once && self.hand_over_at_once(route, index, &task) {
+            let worker = self.lanes.get(index).worker;
+            self.routes[route.index()].give(worker, task);
+            return false;
+        }
+        let lane = self.lanes.get_mut(index);
+        let idle = lane.out == 0 && lane.waiting.is_empty() && lane.returned.is_empty();
+        lane.waiting.push_back(Waiting {
+            held,
+            ..Waiting::new(task)
+        });
+        if idle {
+            self.queue_lane(index, now);
+        }
+        true
     }
 
     /// What the log skipped is complete since the tracker's version was `before`: that is to be committed, and

@@ -46,7 +46,6 @@ mod sync;
 mod work;
 mod writes;
 
-pub use back_pressure::RESERVE_RECORDS;
 pub use circuit::{CircuitPolicy, CircuitState};
 pub use command::{
     Arrival, Command, CommitAnswer, CommitFinished, CommitPlan, CommitReason, PartitionAnswer,

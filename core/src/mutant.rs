@@ -12,6 +12,8 @@ pub enum Mutant {
     LateResultCounts,
     /// Records of an older assignment are accepted.
     OldRecordsAccepted,
+    /// What found no room is not given back.
+    RestForgotten,
     /// A stored commit covers what completed up to its answer, not up to its snapshot.
     VersionAtAnswer,
     /// A commit without an answer counts as stored.
@@ -92,6 +94,7 @@ impl Mutant {
     pub const ALL: &'static [Mutant] = &[
         Mutant::LateResultCounts,
         Mutant::OldRecordsAccepted,
+        Mutant::RestForgotten,
         Mutant::VersionAtAnswer,
         Mutant::AmbiguousIsStored,
         Mutant::AmbiguousNeedsOne,

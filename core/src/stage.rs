@@ -230,7 +230,6 @@ impl<P, G: Gate<P>> Core<P, G> {
                 self.counters.late_results += 1;
                 self.forget_total(staged.at.bytes);
             }
-            self.let_up_all();
             return;
         }
         let is_stored = answer.answer == CommitAnswer::Stored || mutated(Mutant::AbortIsStored);

@@ -147,8 +147,8 @@ pub struct Status {
     pub retries_due: usize,
     /// Whether the buffers are full.
     pub full: bool,
-    /// Whether even the reserve beyond them is used up, so that every partition is paused.
-    pub exhausted: bool,
+    /// Whether they have been full for so long that partitions which hold little are fetched all the same.
+    pub reserve_open: bool,
     /// What outputs that are being sent count.
     pub output_bytes: usize,
     /// Records that are done and wait for the transaction that makes them complete, the one under way included.
@@ -246,7 +246,7 @@ impl<P, G: Gate<P>> Core<P, G> {
             retries,
             retries_due,
             paced: self.pacing.member_until.is_some(),
-            exhausted: self.totals.exhausted,
+            reserve_open: self.totals.reserve_open,
             full: self.is_full(),
             output_bytes: self.totals.output_bytes,
             staged: self.totals.staged,

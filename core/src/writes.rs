@@ -41,7 +41,6 @@ impl<P, G: Gate<P>> Core<P, G> {
         } else {
             self.counters.late_results += 1;
             self.forget_total(at.bytes);
-            self.let_up_all();
         }
         counts
     }

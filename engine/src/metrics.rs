@@ -247,7 +247,7 @@ fn states(status: &Status) {
     }
     for reason in PAUSE_REASONS {
         let is_paused =
-            |part: &&PartitionStatus| part.pauses(status.reserve_used_up).any(|why| why == reason);
+            |part: &&PartitionStatus| part.pauses(status.reserve_open).any(|why| why == reason);
         let paused = status.partitions.iter().filter(is_paused).count();
         gauge!(PARTITIONS_PAUSED, "reason" => reason).set(paused as f64);
     }

@@ -24,8 +24,8 @@ pub struct Status {
     pub paced: bool,
     /// Whether the buffers are full, so that nothing more is fetched.
     pub full: bool,
-    /// Whether even the reserve beyond the buffers is used up, so that every partition is paused.
-    pub reserve_used_up: bool,
+    /// Whether the buffers have been full for so long that partitions which hold little are fetched all the same.
+    pub reserve_open: bool,
     /// Records in the engine.
     pub buffered: usize,
     /// Their bytes, as the buffers count them.
@@ -164,9 +164,9 @@ impl PartitionStatus {
     }
 
     /// Why nothing of it is fetched, or nothing above its highest complete offset starts: of [`PAUSE_REASONS`].
-    pub(crate) fn pauses(&self, reserve_used_up: bool) -> impl Iterator<Item = &'static str> {
+    pub(crate) fn pauses(&self, reserve_open: bool) -> impl Iterator<Item = &'static str> {
         let [user, partition_buffer, total_buffer, map] = PAUSE_REASONS;
-        let by_buffers = match reserve_used_up {
+        let by_buffers = match reserve_open {
             true => total_buffer,
             false => partition_buffer,
         };

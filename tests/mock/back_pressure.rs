@@ -72,7 +72,7 @@ fn a_hot_partition_is_paused_and_resumed_and_starves_nobody() {
     assert_eq!(world.committed(0), Some((HOT as i64, String::new())));
 }
 
-/// With a poll as ever while it is full it fails with its reserve used up.
+/// With a poll as ever while it is full it fails with its bytes far above.
 #[test]
 fn an_engine_that_is_full_takes_no_more_and_goes_on_when_it_is_not() {
     let world = World::of(8);
@@ -85,12 +85,11 @@ fn an_engine_that_is_full_takes_no_more_and_goes_on_when_it_is_not() {
             .memory_budget(16 << 20)
             .handler(move |_: &Record| passed.pass())
     });
-    // For so long that it would have gone on into its reserve.
-    run.until_status("a full engine", |status| {
-        status.full && status.oldest_running > Some(Duration::from_secs(1))
+    // For so long that nothing is left of them.
+    run.until_status("full buffers, and then what is left of them", |status| {
+        status.reserve_open && status.partitions.iter().all(|part| part.paused)
     });
     let status = run.status();
-    assert!(!status.reserve_used_up, "{status:?}");
     let bytes = status.buffered_bytes;
     assert!(
         bytes <= (3 << 20) + (1 << 20),
@@ -101,6 +100,89 @@ fn an_engine_that_is_full_takes_no_more_and_goes_on_when_it_is_not() {
     let seen = run.seen.clone();
     assert!(run.stop().all_committed);
     seen.assert_each_done_once(60_000);
+}
+
+/// Two of four partitions are stuck, and each has more than all of them may hold; the member starts again over what it has
+/// left, and is paused by its user meanwhile. Where the core takes all that a poll brings, or bounds a partition by the half
+/// of the whole, it waits for the others in vain.
+#[test]
+fn others_go_on_beside_stuck_partitions_with_a_long_backlog_of_large_records() {
+    /// The mock keeps 5 MiB of a partition.
+    const LARGE: u64 = 60;
+    const BYTES: usize = 64 << 10;
+    const GOOD: u64 = 4_000;
+    let world = World::of(4);
+    let value = "p".repeat(BYTES);
+    world.produce_to(
+        "t",
+        (0..2 * LARGE).map(|n| (1 + (n % 2) as i32, Some("stuck".to_owned()), value.clone())),
+    );
+    world.produce_to(
+        "t",
+        (0..2 * GOOD).map(|n| {
+            (
+                3 * (n % 2) as i32,
+                Some((n % 50).to_string()),
+                n.to_string(),
+            )
+        }),
+    );
+    let healed = Arc::new(AtomicBool::new(false));
+    let start = || {
+        let heals = Arc::clone(&healed);
+        world.start(|builder| {
+            builder
+                .memory_budget(16 << 20)
+                .retry_delay(Duration::from_millis(50))
+                .handler(move |record: &Record| {
+                    match record.key() == Some(b"stuck") && !heals.load(Atomic::Relaxed) {
+                        true => Outcome::Retry { after: None },
+                        false => Outcome::Done,
+                    }
+                })
+        })
+    };
+    let first = start();
+    first.until_done(GOOD as usize / 2);
+    let before = first.seen.clone();
+    assert!(first.stop().all_committed);
+
+    let run = start();
+    let rest = 2 * GOOD as usize - before.done().len();
+    let mut most = 0;
+    keyway_tests::wait::until("the rest of the good ones", LONG, || {
+        most = most.max(run.status().buffered_bytes);
+        (run.seen.done().len() >= rest).then_some(())
+    });
+    let stuck = |status: &keyway::Status| {
+        let parts = status.partitions.iter();
+        parts
+            .filter(|part| part.paused && part.buffered > 1)
+            .count()
+            == 2
+    };
+    run.until_status("two stuck ones that are held back", stuck);
+    assert!(
+        most <= (3 << 20) + 4 * (BYTES + 1_024),
+        "three sixteenths of the budget, and a record of each: {most}"
+    );
+    run.engine.pause_all();
+    run.until_status("the pause", |status| {
+        status.partitions.iter().all(|part| part.paused_by_user)
+    });
+    healed.store(true, Atomic::Relaxed);
+    run.engine.resume_all();
+    run.until_done(rest + 2 * LARGE as usize);
+    let seen = run.seen.clone();
+    assert!(run.stop().all_committed);
+    seen.assert_each_done_once(rest + 2 * LARGE as usize);
+    seen.assert_key_order();
+    for (partition, end) in [(0, GOOD), (1, LARGE), (2, LARGE), (3, GOOD)] {
+        assert_eq!(
+            world.committed(partition),
+            Some((end as i64, String::new()))
+        );
+    }
 }
 
 /// A number without a pattern: the last steps of SplitMix64.

@@ -96,6 +96,8 @@ pub struct World<G: Gate<u64> = OpenGate> {
     pub circuit: Vec<CircuitState>,
     pub paused: Vec<PartitionSlot>,
     pub resumed: Vec<PartitionSlot>,
+    /// Slot and first offset of what found no room.
+    pub given_back: Vec<(u32, i64)>,
     pub stop: Option<StopCause>,
     /// What the next assignment finds of a rider.
     pub restored_rider: Rider,
@@ -151,6 +153,7 @@ impl<G: Gate<u64>> World<G> {
             circuit: Vec::new(),
             paused: Vec::new(),
             resumed: Vec::new(),
+            given_back: Vec::new(),
             stop: None,
             restored_rider: Rider::None,
             states_lost: Vec::new(),
@@ -216,7 +219,9 @@ impl<G: Gate<u64>> World<G> {
             })
             .collect();
         self.core.records(slot, epoch, &mut arrivals, self.now);
-        assert!(arrivals.is_empty(), "the vector is given back empty");
+        if let Some(first) = arrivals.first() {
+            self.given_back.push((slot.0, first.offset.get()));
+        }
         self.pump();
     }
 
@@ -556,6 +561,13 @@ impl<G: Gate<u64>> World<G> {
             staged.refused = true;
         }
         self.answer(CommitAnswer::Repeat);
+    }
+
+    /// Whether back-pressure has paused the slot.
+    pub fn is_paused(&self, slot: u32) -> bool {
+        let status = self.core.status();
+        let mut parts = status.partitions.iter();
+        parts.any(|part| part.slot == PartitionSlot(slot) && part.paused)
     }
 
     pub fn is_blocked(&self) -> bool {

@@ -137,7 +137,8 @@ impl Builder {
                 "at least 1 record",
             )?;
             buffers.partition_records = records;
-            buffers.total_records = buffers.total_records.max(records);
+            // A partition is paused when it holds as much as is free.
+            buffers.total_records = buffers.total_records.max(records.saturating_mul(2));
         }
         let revoke_wait = self.checked_revoke_wait()?;
         let limits = self.checked_limits()?;

@@ -9,6 +9,8 @@
 //!   stand at such an end are moved back to N ([`Positions::skipped`]). A fetch of N + 1 that was out
 //!   before that is answered with "out of range": no loss of a position either, but the same fault
 //!   ([`Positions::overshot`]).
+//!   It is so as well where records were given back ([`Positions::step_back`]): librdkafka has delivered them. Until it is
+//!   moved, nothing of the partition is delivered, no record and no end: either would tell that there was nothing before.
 //! - **The position is behind while a batch is taken out.** A pause in that moment makes librdkafka
 //!   deliver the batch's records again. They are dropped here ([`Positions::admit`]).
 //!
@@ -30,6 +32,8 @@ pub(super) struct Positions {
     tokens: HashMap<PartitionToken, usize>,
     slots: Vec<Slot>,
     free: Vec<usize>,
+    /// Some partition may be owed a move.
+    owing: bool,
     last: Option<(PartitionToken, usize)>,
 }
 
@@ -40,6 +44,8 @@ struct Slot {
     next: i64,
     /// An end was reported at `next`, and nothing was delivered since.
     at_end: bool,
+    /// librdkafka has to be moved to `next` before anything counts.
+    owed: bool,
 }
 
 impl Positions {
@@ -50,6 +56,7 @@ impl Positions {
                 tp: tp.clone(),
                 next: *offset,
                 at_end: false,
+                owed: false,
             };
             match self.partitions.get(tp) {
                 Some(&index) => self.slots[index] = slot,
@@ -94,7 +101,7 @@ impl Positions {
             };
             // One that is not assigned, as far as is known, passes: the engine has no slot for it.
             if let Some(slot) = slot.map(|slot| &mut self.slots[slot]) {
-                if record.offset() < slot.next {
+                if slot.owed || record.offset() < slot.next {
                     repeated += 1;
                     continue;
                 }
@@ -132,7 +139,7 @@ impl Positions {
         };
         let slot = &mut self.slots[index];
         // An end behind the position is of a fetch from before a seek.
-        if offset >= slot.next {
+        if offset >= slot.next && !slot.owed {
             slot.next = offset;
             slot.at_end = true;
         }
@@ -146,9 +153,59 @@ impl Positions {
         partitions
             .filter_map(|tp| self.partitions.get(tp))
             .map(|&index| &self.slots[index])
-            .filter(|slot| slot.at_end)
+            .filter(|slot| slot.at_end || slot.owed)
             .map(Slot::start)
             .collect()
+    }
+
+    /// What was delivered from `offset` on is to be delivered again.
+    pub(super) fn step_back(&mut self, tp: &TopicPartition, offset: i64) {
+        if let Some(&index) = self.partitions.get(tp) {
+            let slot = &mut self.slots[index];
+            if offset < slot.next {
+                slot.next = offset;
+                slot.at_end = false;
+            }
+            slot.owed = true;
+            self.owing = true;
+        }
+    }
+
+    /// Whether librdkafka has to be moved before anything of the partition counts.
+    pub(super) fn is_owed(&self, tp: &TopicPartition) -> bool {
+        self.owing
+            && self
+                .partitions
+                .get(tp)
+                .is_some_and(|&index| self.slots[index].owed)
+    }
+
+    /// The partitions that are owed a move.
+    pub(super) fn owed(&self) -> Vec<Start> {
+        match self.owing {
+            true => self
+                .partitions
+                .values()
+                .map(|&index| &self.slots[index])
+                .filter(|slot| slot.owed)
+                .map(Slot::start)
+                .collect(),
+            false => Vec::new(),
+        }
+    }
+
+    /// librdkafka was moved.
+    pub(super) fn moved(&mut self, starts: &[Start]) {
+        for start in starts {
+            if let Some(&index) = self.partitions.get(&start.tp) {
+                self.slots[index].owed = false;
+            }
+        }
+        self.owing = self.owing
+            && self
+                .partitions
+                .values()
+                .any(|&index| self.slots[index].owed);
     }
 
     /// Where the partition stands at an end, if librdkafka asked for an `offset` beyond it, which nobody told it to.
@@ -264,6 +321,40 @@ mod tests {
         assert_eq!(positions.skipped(all.iter()), [start(0, 0), start(1, 8)]);
         positions.end(&tp(1), 2);
         assert_eq!(positions.skipped([tp(1)].iter()), [start(1, 8)]);
+    }
+
+    #[test]
+    fn what_was_given_back_is_delivered_again_and_nothing_counts_before_the_move() {
+        let topic = "t".into();
+        let mut positions = Positions::default();
+        positions.set(&[start(0, 0), start(1, 0)]);
+        positions.admit(&mut records(&topic, &[(0, 0), (0, 1), (0, 2), (1, 0)]), 0);
+        positions.step_back(&tp(0), 1);
+        // What librdkafka had prefetched, and the end behind it, would jump over what was given back.
+        let mut stale = records(&topic, &[(0, 3), (1, 1)]);
+        positions.admit(&mut stale, 0);
+        assert_eq!(offsets(&stale), [(1, 1)]);
+        positions.end(&tp(0), 4);
+        assert!(positions.is_owed(&tp(0)) && !positions.is_owed(&tp(1)));
+        assert_eq!(positions.owed(), [start(0, 1)]);
+        assert_eq!(positions.skipped([tp(0), tp(1)].iter()), [start(0, 1)]);
+
+        positions.moved(&[start(0, 1)]);
+        assert_eq!(positions.owed(), []);
+        let mut again = records(&topic, &[(0, 1), (0, 2), (0, 3)]);
+        positions.admit(&mut again, 0);
+        assert_eq!(again.len(), 3);
+    }
+
+    #[test]
+    fn a_partition_that_went_is_owed_nothing() {
+        let mut positions = Positions::default();
+        positions.set(&[start(0, 5)]);
+        positions.step_back(&tp(0), 3);
+        positions.remove(&[tp(0)]);
+        assert_eq!(positions.owed(), []);
+        positions.set(&[start(0, 3)]);
+        assert!(!positions.is_owed(&tp(0)));
     }
 
     #[test]

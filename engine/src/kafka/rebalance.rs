@@ -44,6 +44,11 @@ impl Rebalance {
         });
     }
 
+    /// Whether librdkafka waits for an answer.
+    pub(super) fn is_outstanding(&self) -> bool {
+        self.outstanding.is_some()
+    }
+
     /// Starts partitions at offsets.
     pub(super) fn assign(
         &mut self,

@@ -170,6 +170,7 @@ impl Source {
         } else {
             Duration::ZERO
         };
+        self.move_owed();
         let before = into.len();
         let bytes =
             self.shared
@@ -195,6 +196,11 @@ impl Source {
     /// Keeps the positions, and says whether that was all that there is to the event.
     fn mends(&mut self, event: &SourceEvent) -> bool {
         match event {
+            SourceEvent::EndOfPartition { tp, .. } | SourceEvent::OffsetOutOfRange { tp, .. }
+                if self.positions.is_owed(tp) =>
+            {
+                true
+            }
             SourceEvent::EndOfPartition { tp, offset } => {
                 self.positions.end(tp, *offset);
                 false
@@ -232,7 +238,7 @@ impl Source {
         // Partitions that stay were paused for the rebalance; those that are new have no end yet.
         let skipped = self.positions.skipped(self.positions.partitions());
         self.positions.set(starts);
-        self.move_to(&skipped)
+        self.mend(&skipped)
     }
 
     /// Answers [`SourceEvent::Revoke`] and [`SourceEvent::Lost`]. After it nothing of these
@@ -253,7 +259,8 @@ impl Source {
         } else {
             self.positions.remove(partitions);
         }
-        self.move_to(&self.positions.skipped(self.positions.partitions()))
+        let skipped = self.positions.skipped(self.positions.partitions());
+        self.mend(&skipped)
     }
 
     /// Stops the delivery of partitions. What was fetched for them is thrown away and fetched again
@@ -264,7 +271,41 @@ impl Source {
     pub(crate) fn pause(&mut self, partitions: &[TopicPartition]) -> Result<(), ClientError> {
         let list = list_of(partitions)?;
         self.shared.client.pause(&list).map_err(ClientError::of)?;
-        self.move_to(&self.positions.skipped(partitions.iter()))
+        let skipped = self.positions.skipped(partitions.iter());
+        self.mend(&skipped)
+    }
+
+    /// The record at `offset`, and all that was delivered of the partition behind it, were not taken: they are delivered
+    /// again. Until then nothing else of it is, and no event that tells a position.
+    ///
+    /// Never refused: what librdkafka does not do at once it is asked again with the next poll.
+    pub(crate) fn give_back(&mut self, tp: &TopicPartition, offset: i64) {
+        self.positions.step_back(tp, offset);
+        // These came with the records and are behind them.
+        self.events.retain(|event| match event {
+            SourceEvent::EndOfPartition { tp: of, .. }
+            | SourceEvent::OffsetOutOfRange { tp: of, .. } => of != tp,
+            _ => true,
+        });
+    }
+
+    /// Moves librdkafka to where it has to deliver again. While a rebalance waits for its answer it delivers nothing, and
+    /// the answer moves what stays.
+    fn move_owed(&mut self) {
+        let owed = self.positions.owed();
+        if owed.is_empty() || self.rebalance.is_outstanding() {
+            return;
+        }
+        if let Err(error) = self.mend(&owed) {
+            tracing::warn!(%error, partitions = owed.len(), "moving back is tried again");
+        }
+    }
+
+    /// Moves librdkafka to the positions that are kept here.
+    fn mend(&mut self, starts: &[Start]) -> Result<(), ClientError> {
+        self.move_to(starts)?;
+        self.positions.moved(starts);
+        Ok(())
     }
 
     /// Takes the delivery up again, where it was stopped.
@@ -282,11 +323,17 @@ impl Source {
     /// was not there. No record from before is delivered afterwards.
     ///
     /// # Errors
-    /// The first partition's that can't be moved, as when it is not assigned.
+    /// The first partition's that can't be moved, as when it is not assigned. It is tried again with each poll, and nothing
+    /// of these partitions is delivered before.
     pub(crate) fn seek(&mut self, starts: &[Start]) -> Result<(), ClientError> {
-        self.move_to(starts)?;
+        let outcome = self.move_to(starts);
         self.positions.set(starts);
-        Ok(())
+        if outcome.is_err() {
+            for start in starts {
+                self.positions.step_back(&start.tp, start.offset);
+            }
+        }
+        outcome
     }
 
     /// Fetches assigned partitions anew from where they stand, so that one that can be read tells something: a record,
@@ -344,6 +391,12 @@ impl Source {
     #[cfg(test)]
     pub(crate) fn live_records(&self) -> usize {
         self.shared.client.live()
+    }
+
+    /// Whether something happened that nobody has taken.
+    #[cfg(test)]
+    pub(crate) fn has_events(&self) -> bool {
+        !self.events.is_empty()
     }
 
     /// Makes librdkafka fetch from `offset`, as it does of its own accord.

@@ -12,6 +12,7 @@
 
 mod calls;
 mod commits;
+mod deliver;
 mod denials;
 mod health;
 mod identities;
@@ -133,6 +134,8 @@ pub(crate) struct LoopState {
     commit_waiters: Vec<CommitWaiter>,
     records: Vec<NativeRecord>,
     arrivals: Vec<Arrival<Message>>,
+    /// Partitions of which the rest of a poll's records was given back.
+    given_back: Vec<PartitionSlot>,
     taken_back: Vec<Task<Message>>,
     looked_at_workers: Timestamp,
     published: Published,
@@ -296,8 +299,17 @@ impl PollLoop {
                 Command::Retire { route, worker } => self.pools[route.index()].retire(worker),
                 Command::Commit(plan) => self.commit(plan),
                 Command::Transact(transaction) => self.transact(transaction),
-                Command::Pause(slot) => pause.push(self.slots.partition(slot).clone()),
-                Command::Resume(slot) => resume.push(self.slots.partition(slot).clone()),
+                // The later of the two holds.
+                Command::Pause(slot) => {
+                    let name = self.slots.partition(slot).clone();
+                    resume.retain(|resumed| *resumed != name);
+                    pause.push(name);
+                }
+                Command::Resume(slot) => {
+                    let name = self.slots.partition(slot).clone();
+                    pause.retain(|paused| *paused != name);
+                    resume.push(name);
+                }
                 Command::Stop(cause) => {
                     if let Some(reason) = self.slots.stop_reason(cause) {
                         self.stop_because(reason, now);
@@ -415,7 +427,8 @@ impl PollLoop {
             let awaits_reports = self.awaits_reports();
             let may_sleep = (!awaits_reports || self.reports.may_sleep()) && self.inbox.may_sleep();
             let timeout = if may_sleep { timeout } else { Duration::ZERO };
-            self.source.poll(POLL_RECORDS, timeout, &mut records);
+            let most = POLL_RECORDS.min(self.core.room_for_records());
+            self.source.poll(most, timeout, &mut records);
             self.reports.awake();
             self.inbox.awake();
         }
@@ -444,53 +457,6 @@ impl PollLoop {
             sleep = sleep.min(LOOK_AT_WORKERS);
         }
         sleep
-    }
-
-    /// Gives records to the core, those of one partition together.
-    fn deliver(&mut self, records: &mut Vec<NativeRecord>, now: Timestamp) {
-        self.state.first_received.get_or_insert(now);
-        let mut arrivals = std::mem::take(&mut self.state.arrivals);
-        let mut current = None;
-        let mut token = None;
-        for record in records.drain(..) {
-            let its_token = record.partition_token();
-            if token != Some(its_token) {
-                self.give_to_core(current, &mut arrivals, now);
-                token = Some(its_token);
-                current = self.slots.of_record(&record);
-            }
-            let Some((slot, _)) = current else { continue };
-            let Some(offset) = Offset::new(record.offset()) else {
-                continue;
-            };
-            match self.slots.arrival(slot, offset, record, &self.member) {
-                Ok(arrival) => arrivals.push(arrival),
-                Err(reason) => {
-                    // The rest of the partition is not received, hence read again at the next start.
-                    self.stop_because(reason, now);
-                    self.give_to_core(current.take(), &mut arrivals, now);
-                }
-            }
-        }
-        self.give_to_core(current, &mut arrivals, now);
-        self.state.arrivals = arrivals;
-    }
-
-    fn give_to_core(
-        &mut self,
-        current: Option<(PartitionSlot, keyway_core::Epoch)>,
-        arrivals: &mut Vec<Arrival<Message>>,
-        now: Timestamp,
-    ) {
-        if let Some((slot, epoch)) = current {
-            if !arrivals.is_empty() {
-                if !self.state.denials.is_empty() {
-                    self.state.denials.read(self.slots.partition(slot));
-                }
-                self.core.records(slot, epoch, arrivals, now);
-            }
-        }
-        arrivals.clear();
     }
 
     /// Takes the events that came with the records, after them.
@@ -694,7 +660,7 @@ impl PollLoop {
             restoring_for: self.state.rebalancing.restoring_for(now),
             stopping: self.state.shutdown.is_some(),
             full: core.full,
-            reserve_used_up: core.exhausted,
+            reserve_open: core.reserve_open,
             buffered: core.records,
             buffered_bytes: core.bytes,
             running: core.running,

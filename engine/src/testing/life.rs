@@ -386,10 +386,15 @@ impl Life {
             }
             assigned.position = offset.next();
         }
-        let reached_end = assigned.position == end && fault.is_none();
+        let mut reached_end = assigned.position == end && fault.is_none();
         let now = self.around.now();
         self.first_received.get_or_insert(now);
         self.core.records(slot, epoch, &mut arrivals, now);
+        if let Some(first) = arrivals.first() {
+            // It found no room, and is read again.
+            assigned.position = first.offset;
+            reached_end = false;
+        }
         if reached_end {
             self.core.position_reached(slot, epoch, end, now);
         }

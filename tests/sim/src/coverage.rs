@@ -47,6 +47,7 @@ events! {
     BatchFailedWhole: "a batch failed as a whole",
     BatchSplitToOne: "a record that failed in a batch ran alone",
     Paused: "a partition was paused",
+    GivenBack: "records found no room and were given back",
     PausedByUser: "a partition was paused by its user",
     Resumed: "a partition was resumed",
     Resized: "a route got another number of calls at once",

@@ -111,8 +111,6 @@ pub(crate) struct Member {
     pub(crate) starts_left: Option<u64>,
     /// Whom the pace has let through, where there is one.
     pub(crate) let_through: Option<Book>,
-    /// Records taken though the buffers were full.
-    pub(crate) reserve_taken: usize,
     /// Commits tried while leaving.
     pub(crate) last_tries: u32,
     /// When a commit was last asked for while leaving.
@@ -162,7 +160,6 @@ impl Member {
             commands: VecDeque::new(),
             starts_left: None,
             let_through,
-            reserve_taken: 0,
             last_tries: 0,
             last_try: None,
         }

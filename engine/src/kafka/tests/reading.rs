@@ -249,6 +249,82 @@ fn after_a_seek_nothing_from_before_it_is_delivered() {
     assert_eq!(member.offsets(0), (4_000..5_000).collect::<Vec<_>>());
 }
 
+/// Polls from offset 0 until one poll has brought all ten records and the end behind them.
+fn ten_and_their_end(member: &mut Member) {
+    let start = Start {
+        tp: tp(0),
+        offset: 0,
+        leader_epoch: None,
+    };
+    let mut wait = Duration::from_millis(10);
+    member.until("ten records and their end in one poll", |member| {
+        member
+            .source
+            .seek(std::slice::from_ref(&start))
+            .expect("seek");
+        while member.source.next_event().is_some() {}
+        member.records.clear();
+        // The longer it is not polled, the more is there.
+        thread::sleep(wait);
+        wait *= 2;
+        member
+            .source
+            .poll(1_000, Duration::from_millis(50), &mut member.records);
+        member.records.len() == 10 && member.source.has_events()
+    });
+}
+
+/// With the end of the same poll left among the events it fails with an end before the records; without the move back
+/// with the records from 4 on missing.
+#[test]
+fn what_is_given_back_is_delivered_again_before_the_end_behind_it_is_told() {
+    let broker = broker(1);
+    broker.produce_numbered(TOPIC, 0, 0, 10).expect("produced");
+    for paused in [false, true] {
+        let mut member = Member::reading(&broker);
+        ten_and_their_end(&mut member);
+        member.source.give_back(&tp(0), 4);
+        member.records.clear();
+        if paused {
+            member.source.pause(&[tp(0)]).expect("paused");
+            member.poll();
+            member.poll();
+            assert!(member.records.is_empty() && member.events.is_empty());
+            member.source.resume(&[tp(0)]).expect("resumed");
+        }
+        assert_eq!(member.source.next_event(), None);
+        member.until("the end once more", |member| {
+            assert!(member.events.is_empty() || member.records.len() == 6);
+            !member.events.is_empty()
+        });
+        assert_eq!(member.offsets(0), (4..10).collect::<Vec<_>>());
+    }
+}
+
+/// librdkafka pauses for a rebalance, and goes back to where it has delivered to. Without the move of what is owed it fails
+/// with the records from 4 on missing.
+#[test]
+fn what_is_given_back_in_a_rebalance_is_delivered_again_after_it() {
+    let broker = broker(2);
+    broker.produce_numbered(TOPIC, 0, 0, 10).expect("produced");
+    let mut config = properties(&broker);
+    config.set("partition.assignment.strategy", "cooperative-sticky");
+    let mut member = Member::open(&config);
+    member.take_assignment(|_| 0);
+    ten_and_their_end(&mut member);
+    member.source.give_back(&tp(0), 4);
+    member.records.clear();
+    member.source.unassign(&[tp(1)]).expect("one goes");
+    let start = Start {
+        tp: tp(1),
+        offset: 0,
+        leader_epoch: None,
+    };
+    member.source.assign(&[start]).expect("it comes back");
+    member.until_records(6);
+    assert_eq!(member.offsets(0), (4..10).collect::<Vec<_>>());
+}
+
 #[test]
 fn an_offset_that_is_not_there_is_an_event_and_a_seek_goes_on() {
     let broker = broker(1);

@@ -74,7 +74,6 @@ pub(super) fn fetch(world: &mut World, index: usize, partition: usize) -> Check 
     let log = &world.broker.logs[partition];
     let member = &mut world.members[index];
     let most = if member.core.is_full() {
-        member.reserve_taken += 1;
         1
     } else {
         world.rng.between(1, world.scenario.fetch_max)
@@ -111,6 +110,7 @@ pub(super) fn deliver(world: &mut World, index: usize, partition: usize) -> Chec
     };
     let slot = PartitionSlot(partition as u32);
     let mut arrivals = Vec::with_capacity(fetched.offsets.len());
+    let mut arrived = Vec::with_capacity(fetched.offsets.len());
     for offset in &fetched.offsets {
         let Some(entry) = world.broker.logs[partition].get(*offset).copied() else {
             continue;
@@ -134,10 +134,18 @@ pub(super) fn deliver(world: &mut World, index: usize, partition: usize) -> Chec
             leader_epoch: Some(entry.leader_epoch),
             payload,
         });
+        arrived.push((*offset, lane, entry));
+    }
+    let now = world.now;
+    let member = &mut world.members[index];
+    member.core.records(slot, fetched.epoch, &mut arrivals, now);
+    let given_back = arrivals.first().map(|first| first.offset.get());
+    let taken = arrived.len() - arrivals.len();
+    for (offset, lane, entry) in arrived.drain(..taken) {
         match member.current(slot, fetched.epoch) {
             Some(assignment) if !assignment.revoking => {
-                if assignment.receive(*offset, lane, entry.bytes) && entry.held {
-                    assignment.held.insert(*offset);
+                if assignment.receive(offset, lane, entry.bytes) && entry.held {
+                    assignment.held.insert(offset);
                     world.coverage.note(Event::Held);
                 }
             }
@@ -145,9 +153,14 @@ pub(super) fn deliver(world: &mut World, index: usize, partition: usize) -> Chec
             None => world.coverage.note(Event::OldRecords),
         }
     }
-    let now = world.now;
-    let member = &mut world.members[index];
-    member.core.records(slot, fetched.epoch, &mut arrivals, now);
+    if let Some(position) = given_back {
+        // What was on its way behind it is thrown away.
+        world.coverage.note(Event::GivenBack);
+        let slot = &mut member.slots[partition];
+        slot.position = position;
+        slot.inbox.retain(|behind| behind.epoch != fetched.epoch);
+        return pump(world, index);
+    }
     if world.scenario.position_reports {
         let position = offset_of(fetched.position);
         member
