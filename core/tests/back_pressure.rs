@@ -139,8 +139,7 @@ fn full_buffers_are_said_to_be_full_until_some_of_it_is_done() {
 /// By records and by bytes. All of them have a long log; those that are stuck get nothing done, ever, and the others all
 /// that is at their workers.
 ///
-/// With a bound of half the whole, or of four shares, instead of what is free, it fails from two of four on; without the
-/// opening of the reserve with three of four.
+/// With the reserve kept shut it fails.
 #[test]
 fn however_many_are_stuck_the_others_go_on_for_ever() {
     for (stuck, partitions) in [(1, 2), (2, 4), (3, 4), (10, 12), (99, 100)] {
