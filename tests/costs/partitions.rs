@@ -25,20 +25,26 @@ fn seven_hundred_partitions_stay_within_one_budget() {
         "work=2000".to_owned(),
     ];
     let mut member = member(cluster, &topic, &more);
-    let pressed = Cell::new(0);
+    let (most_paused, was_full) = (Cell::new(0), Cell::new(false));
     member.until("all of the backlog", PATIENCE, |status| {
         let paused = status["paused"].as_u64().unwrap_or_default();
-        pressed.set(paused.max(pressed.get()));
+        most_paused.set(paused.max(most_paused.get()));
+        was_full.set(was_full.get() || status["full"] == true);
         status["completed"].as_u64() == Some(records) && status["uncommitted"] == 0
     });
     let most = member.most_resident();
     member.stop();
     println!(
-        "{PARTITIONS} partitions, {records} records: at most {} MiB resident under a budget of {BUDGET} MiB; {} \
-         partitions paused at once",
+        "{PARTITIONS} partitions, {records} records: at most {} MiB resident under a budget of {BUDGET} MiB; buffers full: \
+         {}, {} partitions paused at once",
         most / MIB,
-        pressed.get()
+        was_full.get(),
+        most_paused.get()
     );
-    assert!(pressed.get() > 0, "there was no back-pressure");
+    // Those that are alike are held back by the bound of the whole, before one of them is paused.
+    assert!(
+        was_full.get() || most_paused.get() > 0,
+        "there was no back-pressure"
+    );
     assert!(most <= BUDGET * MIB, "{} MiB", most / MIB);
 }
