@@ -1,0 +1,265 @@
+//! A header's value that was found right, read where it is.
+//!
+//! ```text
+//!     01 | topics | ( topic id:16 | partitions | ( partition | i64 position ) * partitions ) * topics
+//! ```
+//!
+//! The one idea: the value is checked once, whole, and the walks after that rely on it, so that whoever refuses a record
+//! and whoever merges or compares its causes read the same bytes with the same eyes. Nothing is copied, and nothing is sized
+//! by a number in the bytes.
+
+use crate::channel::{Channel, Position};
+use crate::error::{CausesError, Part};
+use crate::topic::TopicId;
+use crate::varint;
+
+/// The version byte.
+pub(crate) const VERSION: u8 = 1;
+
+/// Bytes of a topic id.
+pub(crate) const TOPIC_BYTES: usize = 16;
+
+/// Bytes of a position.
+pub(crate) const POSITION_BYTES: usize = size_of::<i64>();
+
+/// Bytes of a pair whose partition is below 128.
+const SHORT_PAIR_BYTES: usize = 1 + POSITION_BYTES;
+
+/// The least partition whose number takes more than one byte.
+const LONG_PARTITION: u32 = 128;
+
+/// The first number that is no position, as it looks unsigned: 2^63 - 1, and above it all that are negative.
+const NO_POSITION: u64 = i64::MAX.unsigned_abs();
+
+/// A valid value of the header [`parsley.causes`](crate::HEADER), borrowed. Equal sets have equal values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CausesView<'a> {
+    bytes: &'a [u8],
+    /// All behind the number of topics.
+    groups: &'a [u8],
+    /// Whether each partition takes one byte, so that all pairs are equally long.
+    is_short: bool,
+}
+
+impl<'a> CausesView<'a> {
+    /// Checks a header's value.
+    ///
+    /// # Errors
+    /// When it is anything but the one spelling of a set of causes.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, CausesError> {
+        let mut cursor = Cursor { bytes, rest: bytes };
+        let [version] = cursor.array(Part::Version)?;
+        if version != VERSION {
+            return Err(CausesError::Version { version });
+        }
+        let topics = cursor.varint(Part::TopicCount)?;
+        let groups = cursor.rest;
+        let mut is_short = true;
+        let mut last = [0; TOPIC_BYTES];
+        // Ends with the bytes at the latest, whatever they announce.
+        for _ in 0..topics {
+            last = cursor.topic(&last)?;
+            is_short &= cursor.pairs()? < LONG_PARTITION;
+        }
+        match cursor.rest.len() {
+            0 => Ok(Self {
+                bytes,
+                groups,
+                is_short,
+            }),
+            bytes => Err(CausesError::Trailing {
+                offset: cursor.at(),
+                bytes,
+            }),
+        }
+    }
+
+    /// The value.
+    pub const fn as_bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// Whether there are no causes.
+    pub const fn is_empty(&self) -> bool {
+        self.groups.is_empty()
+    }
+
+    /// The topics with their entries, ascending.
+    pub const fn topics(&self) -> Topics<'a> {
+        Topics {
+            rest: self.groups,
+            is_short: self.is_short,
+        }
+    }
+
+    /// All entries, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = (Channel, Position)> + use<'a> {
+        self.topics().flat_map(|group| {
+            let topic = group.topic();
+            let entries = group.entries();
+            entries.map(move |(partition, position)| (Channel::valid(topic, partition), position))
+        })
+    }
+}
+
+/// The entries of one topic in a header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TopicCauses<'a> {
+    topic: TopicId,
+    count: usize,
+    pairs: &'a [u8],
+}
+
+impl<'a> TopicCauses<'a> {
+    /// The topic.
+    pub const fn topic(&self) -> TopicId {
+        self.topic
+    }
+
+    /// How many partitions it names: one at least.
+    #[allow(clippy::len_without_is_empty)]
+    pub const fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Its partitions, ascending, and the position in each.
+    pub const fn entries(&self) -> Entries<'a> {
+        Entries { rest: self.pairs }
+    }
+}
+
+/// See [`CausesView::topics`].
+#[derive(Clone, Debug)]
+pub struct Topics<'a> {
+    rest: &'a [u8],
+    is_short: bool,
+}
+
+impl<'a> Iterator for Topics<'a> {
+    type Item = TopicCauses<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<TopicCauses<'a>> {
+        let (&topic, rest) = self.rest.split_first_chunk()?;
+        let (count, rest) = varint::read::<31>(rest).ok()?;
+        let count = usize::try_from(count).ok()?;
+        let bytes = if self.is_short {
+            count * SHORT_PAIR_BYTES
+        } else {
+            let mut entries = Entries { rest };
+            for _ in 0..count {
+                entries.next()?;
+            }
+            rest.len() - entries.rest.len()
+        };
+        let (pairs, rest) = rest.split_at_checked(bytes)?;
+        self.rest = rest;
+        Some(TopicCauses {
+            topic: TopicId::valid(topic),
+            count,
+            pairs,
+        })
+    }
+}
+
+/// See [`TopicCauses::entries`].
+#[derive(Clone, Debug)]
+pub struct Entries<'a> {
+    rest: &'a [u8],
+}
+
+impl Iterator for Entries<'_> {
+    type Item = (u32, Position);
+
+    #[inline]
+    fn next(&mut self) -> Option<(u32, Position)> {
+        let (partition, rest) = varint::read::<31>(self.rest).ok()?;
+        let (&position, rest) = rest.split_first_chunk()?;
+        self.rest = rest;
+        // Both were in their ranges when the value was checked.
+        Some((
+            partition as u32,
+            Position::valid(i64::from_be_bytes(position)),
+        ))
+    }
+}
+
+/// A place in a value that may be anything.
+struct Cursor<'a> {
+    bytes: &'a [u8],
+    rest: &'a [u8],
+}
+
+impl Cursor<'_> {
+    const fn at(&self) -> usize {
+        self.bytes.len() - self.rest.len()
+    }
+
+    #[inline]
+    fn array<const N: usize>(&mut self, part: Part) -> Result<[u8; N], CausesError> {
+        let Some((&taken, rest)) = self.rest.split_first_chunk() else {
+            let offset = self.at();
+            return Err(CausesError::Truncated { offset, part });
+        };
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    #[inline]
+    fn varint(&mut self, part: Part) -> Result<u32, CausesError> {
+        match varint::read::<31>(self.rest) {
+            Ok((number, rest)) => {
+                self.rest = rest;
+                Ok(number as u32)
+            }
+            Err(fault) => Err(CausesError::of_varint(fault, self.at(), part)),
+        }
+    }
+
+    /// The next topic id, which has to be above `last`.
+    fn topic(&mut self, last: &[u8; TOPIC_BYTES]) -> Result<[u8; TOPIC_BYTES], CausesError> {
+        let offset = self.at();
+        let topic = self.array(Part::TopicId)?;
+        if topic > *last {
+            Ok(topic)
+        } else if topic == [0; TOPIC_BYTES] {
+            Err(CausesError::TopicZero { offset })
+        } else {
+            Err(CausesError::TopicOrder { offset })
+        }
+    }
+
+    /// The partitions of a topic with their positions; the last partition.
+    fn pairs(&mut self) -> Result<u32, CausesError> {
+        let offset = self.at();
+        let count = self.varint(Part::PartitionCount)?;
+        if count == 0 {
+            return Err(CausesError::PartitionCountZero { offset });
+        }
+        // No partition can be above 2^31 - 1, so that the one after it is a number.
+        let mut least = 0;
+        for _ in 0..count {
+            let partition = self.varint(Part::Partition)?;
+            let position: [u8; POSITION_BYTES] = self.array(Part::Position)?;
+            if partition < least || u64::from_be_bytes(position) >= NO_POSITION {
+                return Err(self.wrong_pair(partition, least, i64::from_be_bytes(position)));
+            }
+            least = partition + 1;
+        }
+        Ok(least - 1)
+    }
+
+    /// What is wrong with the pair that was just read.
+    #[cold]
+    fn wrong_pair(&self, partition: u32, least: u32, position: i64) -> CausesError {
+        let offset = self.at() - POSITION_BYTES;
+        if partition < least {
+            let offset = offset - varint::len(partition.into());
+            CausesError::PartitionOrder { offset, partition }
+        } else if position < 0 {
+            CausesError::PositionNegative { offset, position }
+        } else {
+            CausesError::PositionReserved { offset }
+        }
+    }
+}
