@@ -184,6 +184,13 @@ impl Causes {
         self.groups.is_empty()
     }
 
+    /// Adds a topic that is above all that are there, with entries that ascend, one at least.
+    pub(crate) fn push_topic(&mut self, topic: TopicId, entries: Vec<(u32, Position)>) {
+        debug_assert!(!entries.is_empty() && entries.is_sorted_by(|one, next| one.0 < next.0));
+        debug_assert!(self.groups.last().is_none_or(|last| last.topic < topic));
+        self.groups.push(Group { topic, entries });
+    }
+
     fn entries(&self, topic: TopicId) -> &[Entry] {
         self.group(topic).map_or(&[], |at| &self.groups[at].entries)
     }

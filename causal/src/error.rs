@@ -5,6 +5,7 @@ use std::fmt;
 use thiserror::Error;
 
 use crate::channel::MAX_PARTITION;
+use crate::cursor::Fault;
 use crate::varint;
 
 /// A part of a header's value or of a shard.
@@ -185,12 +186,97 @@ impl CausesError {
             Self::PositionReserved { .. } => "position_reserved",
         }
     }
+}
 
-    pub(crate) const fn of_varint(fault: varint::Fault, offset: usize, part: Part) -> Self {
-        match fault {
+impl From<Fault> for CausesError {
+    fn from(fault: Fault) -> Self {
+        let Fault { kind, offset, part } = fault;
+        match kind {
             varint::Fault::Truncated => Self::Truncated { offset, part },
             varint::Fault::Nonminimal => Self::VarintNonminimal { offset, part },
             varint::Fault::Overflow => Self::VarintOverflow { offset, part },
+        }
+    }
+}
+
+/// Why a rider is no shard. The part of the frontier that it held is lost, which is never the same as empty.
+///
+/// Each offset counts from the first byte of the rider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ShardError {
+    /// A rider of the application's own, from before the group was causal.
+    #[error("the rider does not begin as a shard does: something else wrote it")]
+    NotAShard,
+    /// A later version wrote it.
+    #[error(
+        "a shard of version {version}, and only version 1 can be read: read it with the version that wrote it"
+    )]
+    Version {
+        /// The version byte.
+        version: u8,
+    },
+    /// It was cut off, or a count was damaged.
+    #[error(
+        "it ends within {part}, which begins at byte {offset}: get the whole rider, or take a count before it for damaged"
+    )]
+    Truncated {
+        /// Where the part begins.
+        offset: usize,
+        /// What is cut off.
+        part: Part,
+    },
+    /// Something was appended, or a count was damaged.
+    #[error("{bytes} bytes from byte {offset} on belong to nothing that is counted")]
+    Trailing {
+        /// Where they begin.
+        offset: usize,
+        /// How many there are.
+        bytes: usize,
+    },
+    /// A number that is not in its shortest spelling, or above what the part can be. It was damaged.
+    #[error("{part} at byte {offset} is no number that it can be: the shard was damaged")]
+    BadNumber {
+        /// Where it begins.
+        offset: usize,
+        /// What it says.
+        part: Part,
+    },
+    /// The id that no topic has. It was damaged.
+    #[error("the topic id at byte {offset} is zero, which no topic has: the shard was damaged")]
+    TopicZero {
+        /// Where the topic id begins.
+        offset: usize,
+    },
+    /// It can be read, but is not how a shard of this content is written: it was damaged, or another program wrote it.
+    #[error("from byte {offset} on it is not written as this content is: the shard was damaged")]
+    NotCanonical {
+        /// The first byte that would be another one.
+        offset: usize,
+    },
+}
+
+impl ShardError {
+    /// The name of the cause in the command's answers.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::NotAShard => "not_a_shard",
+            Self::Version { .. } => "version",
+            Self::Truncated { .. } => "truncated",
+            Self::Trailing { .. } => "trailing",
+            Self::BadNumber { .. } => "bad_number",
+            Self::TopicZero { .. } => "topic_zero",
+            Self::NotCanonical { .. } => "not_canonical",
+        }
+    }
+}
+
+impl From<Fault> for ShardError {
+    fn from(fault: Fault) -> Self {
+        let Fault { kind, offset, part } = fault;
+        match kind {
+            varint::Fault::Truncated => Self::Truncated { offset, part },
+            varint::Fault::Nonminimal | varint::Fault::Overflow => Self::BadNumber { offset, part },
         }
     }
 }

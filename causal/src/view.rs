@@ -9,6 +9,7 @@
 //! by a number in the bytes.
 
 use crate::channel::{Channel, Position};
+use crate::cursor::Cursor;
 use crate::error::{CausesError, Part};
 use crate::topic::TopicId;
 use crate::varint;
@@ -47,19 +48,19 @@ impl<'a> CausesView<'a> {
     /// # Errors
     /// When it is anything but the one spelling of a set of causes.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, CausesError> {
-        let mut cursor = Cursor { bytes, rest: bytes };
+        let mut cursor = Cursor::new(bytes);
         let [version] = cursor.array(Part::Version)?;
         if version != VERSION {
             return Err(CausesError::Version { version });
         }
-        let topics = cursor.varint(Part::TopicCount)?;
+        let topics = cursor.varint::<31>(Part::TopicCount)?;
         let groups = cursor.rest;
         let mut is_short = true;
         let mut last = [0; TOPIC_BYTES];
         // Ends with the bytes at the latest, whatever they announce.
         for _ in 0..topics {
-            last = cursor.topic(&last)?;
-            is_short &= cursor.pairs()? < LONG_PARTITION;
+            last = next_topic(&mut cursor, &last)?;
+            is_short &= check_pairs(&mut cursor)? < LONG_PARTITION;
         }
         match cursor.rest.len() {
             0 => Ok(Self {
@@ -184,82 +185,53 @@ impl Iterator for Entries<'_> {
     }
 }
 
-/// A place in a value that may be anything.
-struct Cursor<'a> {
-    bytes: &'a [u8],
-    rest: &'a [u8],
+/// The next topic id, which has to be above `last`.
+fn next_topic(
+    cursor: &mut Cursor<'_>,
+    last: &[u8; TOPIC_BYTES],
+) -> Result<[u8; TOPIC_BYTES], CausesError> {
+    let offset = cursor.at();
+    let topic = cursor.array(Part::TopicId)?;
+    if topic > *last {
+        Ok(topic)
+    } else if topic == [0; TOPIC_BYTES] {
+        Err(CausesError::TopicZero { offset })
+    } else {
+        Err(CausesError::TopicOrder { offset })
+    }
 }
 
-impl Cursor<'_> {
-    const fn at(&self) -> usize {
-        self.bytes.len() - self.rest.len()
+/// Passes over the partitions of a topic with their positions; the last partition.
+fn check_pairs(cursor: &mut Cursor<'_>) -> Result<u32, CausesError> {
+    let offset = cursor.at();
+    let count = cursor.varint::<31>(Part::PartitionCount)?;
+    if count == 0 {
+        return Err(CausesError::PartitionCountZero { offset });
     }
-
-    #[inline]
-    fn array<const N: usize>(&mut self, part: Part) -> Result<[u8; N], CausesError> {
-        let Some((&taken, rest)) = self.rest.split_first_chunk() else {
-            let offset = self.at();
-            return Err(CausesError::Truncated { offset, part });
-        };
-        self.rest = rest;
-        Ok(taken)
+    // No partition can be above 2^31 - 1, so that the one after it is a number.
+    let mut least = 0;
+    for _ in 0..count {
+        let partition = cursor.varint::<31>(Part::Partition)? as u32;
+        let position: [u8; POSITION_BYTES] = cursor.array(Part::Position)?;
+        if partition < least || u64::from_be_bytes(position) >= NO_POSITION {
+            let position = i64::from_be_bytes(position);
+            return Err(wrong_pair(cursor.at(), partition, least, position));
+        }
+        least = partition + 1;
     }
+    Ok(least - 1)
+}
 
-    #[inline]
-    fn varint(&mut self, part: Part) -> Result<u32, CausesError> {
-        match varint::read::<31>(self.rest) {
-            Ok((number, rest)) => {
-                self.rest = rest;
-                Ok(number as u32)
-            }
-            Err(fault) => Err(CausesError::of_varint(fault, self.at(), part)),
-        }
-    }
-
-    /// The next topic id, which has to be above `last`.
-    fn topic(&mut self, last: &[u8; TOPIC_BYTES]) -> Result<[u8; TOPIC_BYTES], CausesError> {
-        let offset = self.at();
-        let topic = self.array(Part::TopicId)?;
-        if topic > *last {
-            Ok(topic)
-        } else if topic == [0; TOPIC_BYTES] {
-            Err(CausesError::TopicZero { offset })
-        } else {
-            Err(CausesError::TopicOrder { offset })
-        }
-    }
-
-    /// The partitions of a topic with their positions; the last partition.
-    fn pairs(&mut self) -> Result<u32, CausesError> {
-        let offset = self.at();
-        let count = self.varint(Part::PartitionCount)?;
-        if count == 0 {
-            return Err(CausesError::PartitionCountZero { offset });
-        }
-        // No partition can be above 2^31 - 1, so that the one after it is a number.
-        let mut least = 0;
-        for _ in 0..count {
-            let partition = self.varint(Part::Partition)?;
-            let position: [u8; POSITION_BYTES] = self.array(Part::Position)?;
-            if partition < least || u64::from_be_bytes(position) >= NO_POSITION {
-                return Err(self.wrong_pair(partition, least, i64::from_be_bytes(position)));
-            }
-            least = partition + 1;
-        }
-        Ok(least - 1)
-    }
-
-    /// What is wrong with the pair that was just read.
-    #[cold]
-    fn wrong_pair(&self, partition: u32, least: u32, position: i64) -> CausesError {
-        let offset = self.at() - POSITION_BYTES;
-        if partition < least {
-            let offset = offset - varint::len(partition.into());
-            CausesError::PartitionOrder { offset, partition }
-        } else if position < 0 {
-            CausesError::PositionNegative { offset, position }
-        } else {
-            CausesError::PositionReserved { offset }
-        }
+/// What is wrong with the pair that ends before `end`.
+#[cold]
+fn wrong_pair(end: usize, partition: u32, least: u32, position: i64) -> CausesError {
+    let offset = end - POSITION_BYTES;
+    if partition < least {
+        let offset = offset - varint::len(partition.into());
+        CausesError::PartitionOrder { offset, partition }
+    } else if position < 0 {
+        CausesError::PositionNegative { offset, position }
+    } else {
+        CausesError::PositionReserved { offset }
     }
 }
