@@ -64,6 +64,9 @@ impl fmt::Display for Part {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum CausesError {
+    /// The record's headers do not follow Kafka's protocol, so that nothing can be said of any of them.
+    #[error("the record's headers can't be read")]
+    HeadersUnreadable,
     /// A header without a value; a program that deletes headers by overwriting them left it.
     #[error(
         "the header is there and its value is null: a record without causes has no header, or the value 01 00"
@@ -171,6 +174,7 @@ impl CausesError {
     /// The name of the cause in the command's answers.
     pub const fn name(&self) -> &'static str {
         match self {
+            Self::HeadersUnreadable => "headers_unreadable",
             Self::NullValue => "null_value",
             Self::DuplicateHeader => "duplicate_header",
             Self::Version { .. } => "version",

@@ -20,6 +20,7 @@ fn shard(learned: Causes) -> Shard {
         baseline: offset(0),
         highest_complete: None,
         learned,
+        is_lossy: false,
     }
 }
 
@@ -51,6 +52,7 @@ fn longest(learned: Causes) -> Shard {
         baseline: offset(i64::MAX),
         highest_complete: Some(at(i64::MAX - 1)),
         learned,
+        is_lossy: false,
     }
 }
 
@@ -119,4 +121,17 @@ fn c40_it_holds_more_than_the_headers_grammar() {
     println!("130 channels up to 2^{furthest:?}");
     // Not even without anything in common it holds less.
     assert!(most(62, |n| n) >= 75);
+}
+
+/// The loss is said by a bit of the version, so that it costs nothing.
+#[test]
+fn c38_a_loss_is_written_down() {
+    let whole = longest(learned(CHANNELS, 32, |n| n));
+    let lossy = Shard {
+        is_lossy: true,
+        ..whole.clone()
+    };
+    assert_eq!(lossy.encoded_len(), whole.encoded_len());
+    assert_ne!(lossy.encode(), whole.encode());
+    assert_read_back(&lossy);
 }

@@ -77,6 +77,31 @@ pub(crate) fn rider(digits: &str) -> Result<RiderBytes, String> {
     RiderBytes::new(bytes).map_err(|fault| fault.to_string())
 }
 
+/// One record, by its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RecordName {
+    pub(crate) topic: String,
+    pub(crate) partition: i32,
+    pub(crate) offset: i64,
+}
+
+/// Reads `orders-3@57`.
+pub(crate) fn record(text: &str) -> Result<RecordName, String> {
+    const EXPECTED: &str = "a record as TOPIC-PARTITION@OFFSET, like orders-3@57";
+    let (place, offset) = text.rsplit_once('@').ok_or(EXPECTED)?;
+    let (topic, partition) = place.rsplit_once('-').ok_or(EXPECTED)?;
+    let partition = partition.parse().ok().filter(|partition| *partition >= 0);
+    let offset = offset.parse().ok().filter(|offset| *offset >= 0);
+    match (partition, offset) {
+        (Some(partition), Some(offset)) if !topic.is_empty() => Ok(RecordName {
+            topic: topic.to_owned(),
+            partition,
+            offset,
+        }),
+        _ => Err(EXPECTED.to_owned()),
+    }
+}
+
 /// How failed attempts are made again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Retries {

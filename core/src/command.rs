@@ -126,6 +126,12 @@ pub enum StopCause {
         /// Attempts made.
         attempts: u32,
     },
+    /// The broker has stored a part of a commit and does not take the rest: what is committed may be the effect of what
+    /// is not.
+    CutTorn {
+        /// A partition of the rest.
+        slot: PartitionSlot,
+    },
 }
 
 /// A record that arrived.

@@ -9,13 +9,15 @@ use std::time::Duration;
 use keyway_offsets::Limits;
 
 use crate::command::{
-    Command, CommitAnswer, CommitFinished, CommitPlan, CommitReason, PartitionAnswer, PartitionPlan,
+    Command, CommitAnswer, CommitFinished, CommitPlan, CommitReason, PartitionAnswer,
+    PartitionPlan, StopCause,
 };
 use crate::core::Core;
 use crate::gate::Gate;
 use crate::ids::{Epoch, PartitionSlot, PlanId, Timestamp};
 use crate::mutant::{Mutant, mutated};
 use crate::partition::{AMBIGUOUS_COMMITS, Partition, Phase};
+use crate::rider::PlannedRider;
 use crate::stage::{Cover, Transaction};
 
 /// What was complete and not committed at one moment.
@@ -139,24 +141,46 @@ impl<P, G: Gate<P>> Core<P, G> {
 
     /// Whether nothing is left to commit of the partition, and no request of it is under way: it may be let go.
     pub fn is_clean(&self, slot: PartitionSlot) -> bool {
-        self.partitions[slot.index()].is_clean()
+        self.partitions[slot.index()].is_clean() && !self.gate.owes_rider(slot)
     }
 
     /// Whether no commit of the partition is worth waiting for at its end: nothing is left to commit, or the broker has
     /// denied it since the end began ([`Core::revoking`], [`Core::begin_stop`], [`Core::begin_drain`]), as for a topic
     /// that was deleted, or there is no transaction that could tell it.
     pub fn is_settled(&self, slot: PartitionSlot) -> bool {
-        self.partitions[slot.index()].is_settled()
+        self.is_clean(slot) || self.partitions[slot.index()].is_hopeless()
     }
 
     /// Whether no commit at all is worth waiting for at the end.
     pub fn is_all_settled(&self) -> bool {
-        self.partitions.iter().all(Partition::is_settled)
+        self.slots().all(|slot| self.is_settled(slot))
     }
 
     /// Whether all partitions may be let go.
     pub fn is_all_clean(&self) -> bool {
-        self.partitions.iter().all(Partition::is_clean)
+        self.slots().all(|slot| self.is_clean(slot))
+    }
+
+    fn slots(&self) -> impl Iterator<Item = PartitionSlot> + use<P, G> {
+        (0..self.partitions.len() as u32).map(PartitionSlot)
+    }
+
+    /// Whether the partition is to be committed for the sake of what rides beside its map, though nothing else has
+    /// changed.
+    fn owes_rider(&self, slot: PartitionSlot) -> bool {
+        self.partitions[slot.index()].owes_rider() || self.gate.owes_rider(slot)
+    }
+
+    /// Whether the partition has something to commit.
+    fn has_to_commit(&self, slot: PartitionSlot) -> bool {
+        self.partitions[slot.index()].is_dirty() || self.owes_rider(slot)
+    }
+
+    /// Until when a commit of everything has to wait for the sake of one that was refused.
+    fn cut_waits_until(&self, now: Timestamp) -> Option<Timestamp> {
+        let waits = self.slots().filter(|slot| self.has_to_commit(*slot));
+        let waits = waits.map(|slot| self.partitions[slot.index()].committed.not_before);
+        waits.filter(|until| *until > now).max()
     }
 
     pub(crate) fn plan_if_due(&mut self, now: Timestamp) {
@@ -165,18 +189,20 @@ impl<P, G: Gate<P>> Core<P, G> {
                 Some(_) => now.after(self.config.commit.interval),
                 // What is dirty has to wait, and there is nothing to look at before the first has waited.
                 None => self
-                    .first_retry()
+                    .first_retry(now)
                     .unwrap_or(now.after(self.config.commit.interval)),
             };
         }
     }
 
-    fn first_retry(&self) -> Option<Timestamp> {
-        let dirty = self
-            .partitions
-            .iter()
-            .filter(|partition| partition.is_dirty() || partition.owes_rider());
-        dirty.map(|partition| partition.committed.not_before).min()
+    fn first_retry(&self, now: Timestamp) -> Option<Timestamp> {
+        if self.gate.keeps_cut() {
+            return self.cut_waits_until(now);
+        }
+        let dirty = self.slots().filter(|slot| self.has_to_commit(*slot));
+        dirty
+            .map(|slot| self.partitions[slot.index()].committed.not_before)
+            .min()
     }
 
     /// Plans a commit now, of all partitions or of `slots`, whether or not the interval has passed. Gives the
@@ -201,12 +227,20 @@ impl<P, G: Gate<P>> Core<P, G> {
     ) -> Option<PlanId> {
         let riders = self.config.riders;
         let refreshes = slots.is_none() && self.take_refresh(now);
+        let keeps_cut = self.gate.keeps_cut() && !mutated(Mutant::SplitCut);
+        if keeps_cut && self.cut_waits_until(now).is_some() {
+            self.commits.changed = true;
+            return None;
+        }
+        // What completed before must not be left out, wherever it is.
+        let slots = slots.filter(|_| !keeps_cut);
         let (mut partitions, mut staged) = (Vec::new(), Vec::new());
         let (mut left_dirty, mut stays_staged) = (false, false);
         for (index, partition) in self.partitions.iter_mut().enumerate() {
             let slot = PartitionSlot(index as u32);
             let rider_only = !partition.is_dirty();
-            if rider_only && !partition.owes_rider() && !(refreshes && partition.wants_refresh()) {
+            let owes_rider = partition.owes_rider() || self.gate.owes_rider(slot);
+            if rider_only && !owes_rider && !(refreshes && partition.wants_refresh()) {
                 continue;
             }
             if !rider_only && reason == CommitReason::Refresh {
@@ -217,7 +251,7 @@ impl<P, G: Gate<P>> Core<P, G> {
             if slots.is_some_and(|slots| !slots.contains(&slot))
                 || partition.committed.not_before > now
             {
-                left_dirty |= !rider_only || partition.owes_rider();
+                left_dirty |= !rider_only || owes_rider;
                 continue;
             }
             let cover = match self.config.commit.transactional {
@@ -255,8 +289,10 @@ impl<P, G: Gate<P>> Core<P, G> {
             partition.committed.in_flight = Some(partition.tracker.version());
             partition.committed.planned_at = now;
             partition.committed.planned_base = map.base();
+            let rider = self.gate.rider(slot);
+            let rider = rider.map_or_else(|| partition.rider.planned(riders), PlannedRider::Gate);
             partitions.push(PartitionPlan {
-                rider: partition.rider.planned(riders),
+                rider,
                 rider_only,
                 slot,
                 epoch: partition.epoch,
@@ -303,9 +339,35 @@ impl<P, G: Gate<P>> Core<P, G> {
         }
         if stored {
             self.counters.commits += 1;
+            if self.gate.keeps_cut() {
+                self.mend_cut(finished, now);
+            }
         }
         self.fill_all(now);
         self.plan_if_due(now);
+    }
+
+    /// The broker may have stored a part of the plan: an effect, and not its cause. The rest is sent again at once, and
+    /// where that has no use the member stops.
+    fn mend_cut(&mut self, finished: &CommitFinished, now: Timestamp) {
+        for answer in &finished.partitions {
+            let partition = &mut self.partitions[answer.slot.index()];
+            if !partition.counts(answer.epoch) {
+                continue;
+            }
+            match answer.answer {
+                CommitAnswer::Stored | CommitAnswer::Unchanged => {}
+                CommitAnswer::Repeat | CommitAnswer::TooLarge | CommitAnswer::Unknown => {
+                    partition.committed.not_before = now;
+                    self.commits.make_due(now);
+                }
+                CommitAnswer::Superseded | CommitAnswer::MemberLost | CommitAnswer::Denied => {
+                    let slot = answer.slot;
+                    self.commands
+                        .push_back(Command::Stop(StopCause::CutTorn { slot }));
+                }
+            }
+        }
     }
 
     fn take_answer(&mut self, answer: &PartitionAnswer, now: Timestamp) {
@@ -318,6 +380,11 @@ impl<P, G: Gate<P>> Core<P, G> {
         let state = &mut partition.committed;
         let version = state.in_flight.take();
         partition.rider.note_answer(answer.answer);
+        let is_stored = answer.answer == CommitAnswer::Stored;
+        self.gate.rider_answered(answer.slot, is_stored);
+        if is_stored {
+            self.gate.committed(answer.slot, state.planned_base);
+        }
         state.denied = answer.answer == CommitAnswer::Denied;
         match answer.answer {
             CommitAnswer::Stored => {
@@ -375,7 +442,7 @@ impl<P, G: Gate<P>> Core<P, G> {
         if answer.answer != CommitAnswer::Stored && mutated(Mutant::RefusalForgotten) {
             partition.committed.stored = version;
         }
-        if partition.is_dirty() || partition.owes_rider() {
+        if partition.is_dirty() || partition.owes_rider() || self.gate.owes_rider(answer.slot) {
             self.commits.changed = true;
             let retry_at = partition.committed.not_before.max(now);
             let settled = matches!(

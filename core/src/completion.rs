@@ -96,6 +96,7 @@ impl<P, G: Gate<P>> Core<P, G> {
     }
 
     pub(crate) fn after_results(&mut self, route: RouteId, now: Timestamp) {
+        self.pass_gate(now);
         if std::mem::take(&mut self.waits_for_outputs) {
             // In turn, so that one route does not take all the room there is.
             self.pacing.serve_after(route, self.routes.len());
@@ -314,6 +315,8 @@ impl<P, G: Gate<P>> Core<P, G> {
         let partition = &mut self.partitions[at.slot.index()];
         partition.tracker.complete(at.offset);
         partition.committed.note_completion(now);
+        self.gate.completed(at.slot, at.offset);
+        self.settle_gate(at.slot);
         self.map_changed(at.slot, now);
         self.commits.note_change();
     }

@@ -146,6 +146,8 @@ impl<P, G: Gate<P>> Core<P, G> {
         let partition = &mut self.partitions[slot.index()];
         partition.restore(epoch, restored);
         partition.judge_map(&self.commits.limits);
+        let base = partition.tracker.base();
+        self.gate.begun(slot, base, restored);
         if let (0, Some(interval)) = (self.totals.assigned, self.refresh_interval()) {
             self.refresh_at = now.after(interval);
         }
@@ -158,6 +160,10 @@ impl<P, G: Gate<P>> Core<P, G> {
             // The log starts above what was committed.
             self.commits.note_change();
         }
+        if self.gate.take_news() {
+            self.commits.note_change();
+        }
+        self.pass_gate(now);
         epoch
     }
 
@@ -191,6 +197,7 @@ impl<P, G: Gate<P>> Core<P, G> {
         self.drop_waiting(slot);
         self.drop_stage(slot);
         self.partitions[slot.index()].vacate();
+        self.gate.ended(slot);
         self.totals.assigned -= 1;
     }
 
@@ -415,6 +422,16 @@ impl<P, G: Gate<P>> Core<P, G> {
     /// What outputs that are being sent, or staged, count.
     pub fn output_bytes(&self) -> usize {
         self.totals.output_bytes
+    }
+
+    /// The gate.
+    pub fn gate(&self) -> &G {
+        &self.gate
+    }
+
+    /// The gate, to be told what only its owner knows; [`Core::pass_gate`] lets through what that frees.
+    pub fn gate_mut(&mut self) -> &mut G {
+        &mut self.gate
     }
 
     /// What a commit of the partition would carry as its offset.

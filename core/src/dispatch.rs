@@ -69,6 +69,11 @@ impl<P, G: Gate<P>> Core<P, G> {
             self.fill(route, now);
         }
         self.flush(route);
+        if self.gate.take_news() {
+            // What was learned is to be written, though nothing may come of the records for long.
+            self.commits.note_change();
+        }
+        self.pass_gate(now);
         self.push_back(slot, was_full, now);
     }
 
@@ -113,7 +118,14 @@ impl<P, G: Gate<P>> Core<P, G> {
             return false;
         }
         self.commits.note_change();
+        self.settle_gate(slot);
         self.judge_if_waited_for(slot, now)
+    }
+
+    /// Tells the gate how far the partition is complete.
+    pub(crate) fn settle_gate(&mut self, slot: PartitionSlot) {
+        let base = self.partitions[slot.index()].tracker.base();
+        self.gate.settled(slot, base);
     }
 
     /// Event: reading has reached `position`, so offsets below it that were not received hold no record
@@ -135,6 +147,7 @@ impl<P, G: Gate<P>> Core<P, G> {
                 self.fill(route, now);
                 self.flush(route);
             }
+            self.pass_gate(now);
         }
     }
 
@@ -151,6 +164,7 @@ impl<P, G: Gate<P>> Core<P, G> {
             Received::AlreadyComplete if mutated(Mutant::RestoredMapIgnored) => {}
             Received::AlreadyComplete => {
                 self.counters.skipped_complete += 1;
+                self.gate.learn(slot, arrival.offset, &arrival.payload);
                 return None;
             }
             Received::Repeated => {
@@ -232,6 +246,7 @@ impl<P, G: Gate<P>> Core<P, G> {
         lane.state = LaneState::Following;
         self.partitions[at.slot.index()].out += 1;
         self.totals.out += 1;
+        self.gate.started(at.slot, at.offset);
         if at.attempt == 1 {
             if let Some(left) = &mut self.starts_left {
                 *left = left.saturating_sub(1);
@@ -299,10 +314,30 @@ impl<P, G: Gate<P>> Core<P, G> {
         }
     }
 
+    /// Lets through what the gate has freed.
+    pub fn pass_gate(&mut self, now: Timestamp) {
+        let mut freed = false;
+        while let Some((slot, offset)) = self.gate.next_freed() {
+            freed |= self.unhold(slot, offset, now);
+        }
+        if freed {
+            self.fill_all(now);
+        }
+    }
+
     /// The gate lets a held record through.
     pub fn release(&mut self, slot: PartitionSlot, offset: Offset, now: Timestamp) {
+        if self.unhold(slot, offset, now) {
+            let route = self.partitions[slot.index()].route;
+            self.fill(route, now);
+            self.flush(route);
+        }
+    }
+
+    /// Takes the mark off a record that was held. Says whether there was one.
+    fn unhold(&mut self, slot: PartitionSlot, offset: Offset, now: Timestamp) -> bool {
         let Some(index) = self.held.remove(&(slot, offset)) else {
-            return;
+            return false;
         };
         let lane = self.lanes.get_mut(index);
         if let Some(waiting) = lane
@@ -315,9 +350,7 @@ impl<P, G: Gate<P>> Core<P, G> {
         if lane.state == LaneState::Held && lane.front() == Some(offset) {
             self.queue_lane(index, now);
         }
-        let route = self.partitions[slot.index()].route;
-        self.fill(route, now);
-        self.flush(route);
+        true
     }
 
     /// The limit leaves a start again: lanes that waited for one may run.

@@ -60,7 +60,9 @@ pub use hand_over::{Item, WorkQueue};
 pub use ids::{Epoch, LaneId, LaneIndex, PartitionSlot, PlanId, RouteId, Timestamp, WorkerIndex};
 pub use lease::{Leases, MAX_SLOTS};
 #[cfg(feature = "mutants")]
-pub use mutant::{Mutant, mutate};
+pub use mutant::mutate;
+#[doc(hidden)]
+pub use mutant::{Mutant, mutated};
 pub use ordering::{LaneNames, Ordering};
 pub use output::{Sending, Sent};
 pub use pace::{Pace, Turn, Whose};

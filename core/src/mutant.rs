@@ -5,8 +5,6 @@
 
 /// One rule that can be broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-// Seen from outside with the feature only.
-#[cfg_attr(not(feature = "mutants"), allow(unreachable_pub))]
 pub enum Mutant {
     /// A late result counts under the assignment that has come since.
     LateResultCounts,
@@ -86,6 +84,48 @@ pub enum Mutant {
     CoverWithoutRoom,
     /// Outputs stay staged though a record before theirs runs again.
     LaterOutputsStay,
+    /// A causal commit leaves out what has to wait.
+    SplitCut,
+    /// The rest of a causal commit that was stored in part is not sent at once.
+    TornCutStays,
+    /// A cause counts as settled as soon as its own offset is complete, whatever is below it.
+    GateByMembership,
+    /// A cause in the record's own partition holds nothing.
+    OwnChannelIgnored,
+    /// A cause counts as settled with its start.
+    GateOnStarted,
+    /// A cause in a partition of another member holds nothing.
+    ForeignIgnored,
+    /// A gated channel of which nothing is known holds nothing.
+    UnknownIsSettled,
+    /// A record is not held, and takes a worker that waits.
+    HeldTakesWorker,
+    /// What is staged or running is left out of a stamp: it goes by the highest offset below which all is complete.
+    StampByWatermark,
+    /// A stamp covers what has finished, not what runs.
+    StampWithoutRunning,
+    /// The header of a record counts when it starts, not when it arrives.
+    NoMergeOnReceipt,
+    /// The header of a record that is complete already does not count.
+    SkippedNotMerged,
+    /// A shard leaves out the highest complete offset of its own partition.
+    OwnHighestLeftOut,
+    /// What the last owner's shard said is not written on.
+    NoCustody,
+    /// What was learned goes into no shard.
+    LearnedNotWritten,
+    /// Shards of other partitions are not read.
+    OtherShardsIgnored,
+    /// A shard that is missing counts as empty.
+    LostIsEmpty,
+    /// Merging takes the position that came last.
+    MergeTakesLatest,
+    /// What stays is not restored anew when a partition left without its commit.
+    NoDemotion,
+    /// A header that can't be read counts as none.
+    UndecodableIsNone,
+    /// Another partition's memory is used up for held records, and none is kept for its lowest.
+    NoReservedPlace,
 }
 
 impl Mutant {
@@ -132,6 +172,32 @@ impl Mutant {
         Mutant::CoverWithoutRoom,
         Mutant::LaterOutputsStay,
     ];
+
+    /// Those of the causal layer, which only a member with causal delivery shows.
+    #[cfg(feature = "mutants")]
+    pub const CAUSAL: &'static [Mutant] = &[
+        Mutant::SplitCut,
+        Mutant::TornCutStays,
+        Mutant::GateByMembership,
+        Mutant::OwnChannelIgnored,
+        Mutant::GateOnStarted,
+        Mutant::ForeignIgnored,
+        Mutant::UnknownIsSettled,
+        Mutant::HeldTakesWorker,
+        Mutant::StampByWatermark,
+        Mutant::StampWithoutRunning,
+        Mutant::NoMergeOnReceipt,
+        Mutant::SkippedNotMerged,
+        Mutant::OwnHighestLeftOut,
+        Mutant::NoCustody,
+        Mutant::LearnedNotWritten,
+        Mutant::OtherShardsIgnored,
+        Mutant::LostIsEmpty,
+        Mutant::MergeTakesLatest,
+        Mutant::NoDemotion,
+        Mutant::UndecodableIsNone,
+        Mutant::NoReservedPlace,
+    ];
 }
 
 #[cfg(feature = "mutants")]
@@ -149,18 +215,17 @@ mod switch {
         ACTIVE.set(mutant);
     }
 
-    pub(crate) fn mutated(mutant: Mutant) -> bool {
+    /// Whether this rule is broken.
+    pub fn mutated(mutant: Mutant) -> bool {
         ACTIVE.get() == Some(mutant)
     }
 }
 
 #[cfg(feature = "mutants")]
-pub use switch::mutate;
-#[cfg(feature = "mutants")]
-pub(crate) use switch::mutated;
+pub use switch::{mutate, mutated};
 
 /// Whether this rule is broken.
 #[cfg(not(feature = "mutants"))]
-pub(crate) const fn mutated(_: Mutant) -> bool {
+pub const fn mutated(_: Mutant) -> bool {
     false
 }

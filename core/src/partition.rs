@@ -151,10 +151,10 @@ impl<P> Partition<P> {
             || (!self.is_dirty() && self.committed.in_flight.is_none() && !self.owes_rider())
     }
 
-    /// Whether no commit is worth waiting for: it is clean, or commits are denied, or its map has no room.
-    pub(crate) fn is_settled(&self) -> bool {
-        let is_hopeless = self.committed.denied || self.committed.without_room;
-        self.is_clean() || (is_hopeless && self.committed.in_flight.is_none())
+    /// Whether no commit is worth waiting for: commits are denied, or its map has no room.
+    pub(crate) fn is_hopeless(&self) -> bool {
+        let is_refused = self.committed.denied || self.committed.without_room;
+        is_refused && self.committed.in_flight.is_none()
     }
 
     /// Over a bound of its own.

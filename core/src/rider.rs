@@ -44,6 +44,8 @@ pub enum PlannedRider {
     Ask,
     /// The state at the plan's snapshot.
     State(StateSnapshot),
+    /// What the gate has to write. It goes before the map where there is no room for both.
+    Gate(Vec<u8>),
 }
 
 /// Why there is no rider where one belongs.

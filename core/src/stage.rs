@@ -306,6 +306,7 @@ impl<P, G: Gate<P>> Core<P, G> {
         partition
             .tracker
             .reopen(back.iter().map(|staged| staged.at.offset));
+        self.settle_gate(slot);
         self.judge_map(slot, now);
         let mut lanes = BTreeSet::new();
         for staged in back {

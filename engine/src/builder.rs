@@ -15,6 +15,7 @@ use rdkafka::ClientConfig;
 pub use self::check::BuildError;
 pub(crate) use self::check::in_range;
 use crate::budget::DEFAULT_MEMORY_BUDGET;
+use crate::causal::Causal;
 use crate::circuit::Circuit;
 use crate::dead_letters::DeadLetters;
 use crate::engine::{Engine, StartError};
@@ -61,6 +62,7 @@ impl Keyway {
             riders: RiderSettings::default(),
             rider_refresh: None,
             two_riders: false,
+            causal: None,
             observer: None,
             token_provider: None,
         }
@@ -102,6 +104,7 @@ pub struct Builder {
     rider_refresh: Option<Duration>,
     /// A source of riders was given over another.
     two_riders: bool,
+    causal: Option<Causal>,
     observer: Option<Arc<dyn Observer>>,
     token_provider: Option<TokenProvider>,
 }
@@ -472,6 +475,13 @@ impl Builder {
     /// it. Called on the engine's own thread: it must not wait. Default: nobody.
     pub fn on_assigned(mut self, on_assigned: impl Fn(&Assigned) + Send + Sync + 'static) -> Self {
         self.riders.on_assigned = Some(Arc::new(on_assigned));
+        self
+    }
+
+    /// Causal delivery: a record starts only when everything that caused it is done, and every record that is sent names
+    /// what caused it. All topics are named, and nothing else rides beside the offsets. Default: without.
+    pub fn causal(mut self, causal: Causal) -> Self {
+        self.causal = Some(causal);
         self
     }
 

@@ -7,16 +7,17 @@ use std::time::{Duration, Instant};
 
 use keyway_core::{Leases, RouteId};
 
+use crate::causal::CausalReader;
 use crate::commits::{Committer, Composer, Owned, Transactor, TransactorState};
 use crate::context::Member;
 use crate::health::{ALIVE_WITHIN, Health, NotReady, Pulse};
 use crate::kafka::{
-    ClientError, GroupClient, Source, SourceConfig, TopicPartition, transaction_timeout,
+    ClientError, GroupClient, Outsider, Source, SourceConfig, TopicPartition, transaction_timeout,
 };
 use crate::limits::Limits;
 use crate::poll::{
-    Commits, Inbound, InboxSender, Looker, LoopState, PollLoop, RestorePolicy, Restorer, Tokens,
-    Watch, Which, Writes, inbox, panic_text,
+    Commits, Inbound, InboxSender, Looker, LoopState, PollLoop, Questions, RestorePolicy, Restorer,
+    Tokens, Watch, Which, Writes, inbox, panic_text,
 };
 use crate::riders::Texts;
 use crate::route::Route;
@@ -142,6 +143,7 @@ impl Engine {
         }
         .start()
         .map_err(StartError::Threads)?;
+        let questions = start_causal(&settings, &group, &sender)?;
         let named = settings.subscription.iter();
         let named = named.filter(|topic| !topic.starts_with('^'));
         let named_topics = named.map(|topic| topic.as_str().into()).collect();
@@ -177,6 +179,7 @@ impl Engine {
             commits,
             restores,
             looks,
+            questions,
             named_topics,
             owned,
             writes,
@@ -368,6 +371,31 @@ fn start_commits(
         state: TransactorState::default(),
     };
     transactor.start().map(Commits::Transactional)
+}
+
+/// Starts the thread that asks for the causal layer, where there is one.
+fn start_causal(
+    settings: &Settings,
+    group: &GroupClient,
+    inbox: &InboxSender,
+) -> Result<Questions, StartError> {
+    let Some(causal) = &settings.causal else {
+        return Ok(None);
+    };
+    // Its tokens are the member's alone.
+    let beside = match settings.token_provider {
+        Some(_) => None,
+        None => Some(causal.beside()?),
+    };
+    let reader = CausalReader {
+        group: beside
+            .as_ref()
+            .map_or_else(|| group.clone(), Outsider::group),
+        beside,
+        max_window: settings.limits.max_window,
+        inbox: inbox.clone(),
+    };
+    reader.start().map(Some).map_err(StartError::Threads)
 }
 
 /// Starts the thread that sends outputs and writes dead letters.

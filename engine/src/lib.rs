@@ -2,6 +2,7 @@
 
 mod budget;
 mod builder;
+mod causal;
 mod circuit;
 mod commits;
 mod context;
@@ -29,6 +30,7 @@ pub mod testing;
 mod workers;
 mod writer;
 
+pub use keyway_causal as causality;
 pub use keyway_core::{Exhausted, Ordering};
 pub use keyway_offsets as offsets;
 pub use keyway_rider as rider;
@@ -37,6 +39,7 @@ pub use rdkafka;
 pub use rdkafka::ClientConfig;
 
 pub use builder::{BuildError, Builder, Keyway};
+pub use causal::{Causal, CausalStatus, Cause, HeldHead};
 pub use circuit::{Circuit, CircuitStatus};
 pub use context::{Fence, RecordId};
 pub use dead_letters::DeadLetters;

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use keyway_core::Counters;
 use metrics::{Gauge, counter, gauge};
 
+use crate::causal::CausalStatus;
 use crate::health::NotReady;
 use crate::kafka::TopicPartition;
 use crate::status::{PAUSE_REASONS, PartitionStatus, RouteStatus, Status};
@@ -115,6 +116,19 @@ pub const NOT_READY: &str = "keyway_not_ready";
 /// Partitions assigned.
 pub const PARTITIONS_ASSIGNED: &str = "keyway_partitions_assigned";
 
+/// Records that wait for their causes.
+pub const CAUSAL_HELD: &str = "keyway_causal_held";
+/// For how long the longest of them has waited, in seconds; 0 when none does.
+pub const CAUSAL_LONGEST_HOLD: &str = "keyway_causal_longest_hold_seconds";
+/// Channels that a stamp names.
+pub const CAUSAL_FRONTIER_CHANNELS: &str = "keyway_causal_frontier_channels";
+/// Bytes of a stamp: of the header `parsley.causes` of what is sent.
+pub const CAUSAL_STAMP_BYTES: &str = "keyway_causal_stamp_bytes";
+/// Bytes of the largest causal shard beside an offset.
+pub const CAUSAL_SHARD_BYTES: &str = "keyway_causal_shard_bytes";
+/// Whether sending is refused because what was learned may be lost: 1, or 0.
+pub const CAUSAL_SENDS_REFUSED: &str = "keyway_causal_sends_refused";
+
 /// Publishes what has changed since the last time.
 #[derive(Default)]
 pub(crate) struct Published {
@@ -128,6 +142,9 @@ impl Published {
         self.counters(now);
         self.lags(status);
         loads(status);
+        if let Some(causal) = &status.causal {
+            causality(causal);
+        }
         states(status);
     }
 
@@ -235,6 +252,23 @@ fn loads(status: &Status) {
     ] {
         gauge!(name).set(value.unwrap_or_default().as_secs_f64());
     }
+}
+
+fn causality(causal: &CausalStatus) {
+    for (name, value) in [
+        (CAUSAL_HELD, causal.held),
+        (CAUSAL_FRONTIER_CHANNELS, causal.frontier_channels),
+        (CAUSAL_STAMP_BYTES, causal.stamp_bytes),
+        (CAUSAL_SHARD_BYTES, causal.shard_bytes),
+        (
+            CAUSAL_SENDS_REFUSED,
+            usize::from(causal.sends_refused.is_some()),
+        ),
+    ] {
+        gauge!(name).set(value as f64);
+    }
+    let longest = causal.longest_hold.unwrap_or_default();
+    gauge!(CAUSAL_LONGEST_HOLD).set(longest.as_secs_f64());
 }
 
 /// What holds, as 1 or 0.

@@ -39,6 +39,16 @@ pub trait Observer: Send + Sync + 'static {
         let _ = (record, error);
     }
 
+    /// With causal delivery: the record waits for its causes, and its key with it.
+    fn held(&self, partition: &TopicPartition, offset: i64, key: Option<&[u8]>) {
+        let _ = (partition, offset, key);
+    }
+
+    /// With causal delivery: a record that was held may start. Comes before its start.
+    fn released(&self, partition: &TopicPartition, offset: i64, key: Option<&[u8]>) {
+        let _ = (partition, offset, key);
+    }
+
     /// A partition was assigned to this member and its records may start.
     fn assigned(&self, partition: &TopicPartition) {
         let _ = partition;

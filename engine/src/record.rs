@@ -73,6 +73,20 @@ impl Message {
         self.native().key()
     }
 
+    /// Names and values of the headers; `None` when they can't be read.
+    pub(crate) fn raw_headers(
+        &self,
+    ) -> Option<impl Iterator<Item = (&[u8], Option<&[u8]>)> + use<'_>> {
+        let source = self.native().header_source().ok()?;
+        Some((0..source.count()).filter_map(move |index| source.header(index)))
+    }
+
+    /// The value of the first header with this name, unless it is null.
+    pub(crate) fn raw_header(&self, name: &str) -> Option<&[u8]> {
+        let mut headers = self.raw_headers()?;
+        headers.find(|(its, _)| *its == name.as_bytes())?.1
+    }
+
     pub(crate) fn into_shared(self) -> Arc<SharedRecord> {
         match self {
             Message::Owned(native) => Arc::new(SharedRecord {

@@ -8,6 +8,7 @@ use keyway_core::{BufferConfig, CommitConfig, Core, CoreConfig, Leases, RouteId}
 use keyway_offsets::Limits;
 use keyway_rider::BadMetadata;
 
+use crate::causal::{CausalSettings, EngineGate};
 use crate::kafka::Prepared;
 use crate::limits::{Rate, Rates, TopicRates};
 use crate::observer::Observer;
@@ -92,6 +93,7 @@ pub(crate) struct Settings {
     pub(crate) record_limit: Option<u64>,
     pub(crate) rate: Option<Rate>,
     pub(crate) riders: RiderSettings,
+    pub(crate) causal: Option<CausalSettings>,
     pub(crate) observer: Option<Arc<dyn Observer>>,
     pub(crate) token_provider: Option<TokenProvider>,
 }
@@ -115,8 +117,12 @@ pub(crate) fn subscribes(subscription: &[String], topic: &str) -> bool {
 
 impl Settings {
     /// The state machine for these settings.
-    pub(crate) fn core(&self, leases: Arc<Leases>) -> Core<Message> {
-        let mut core = Core::new(
+    pub(crate) fn core(&self, leases: Arc<Leases>) -> Core<Message, EngineGate> {
+        let gate = self
+            .causal
+            .as_ref()
+            .map(|causal| causal.gate(&self.limits, self.observer.is_some()));
+        let mut core = Core::with_gate(
             CoreConfig {
                 routes: self.routes.iter().map(Route::config).collect(),
                 limits: self.limits,
@@ -125,6 +131,7 @@ impl Settings {
                 riders: self.riders.source(),
             },
             leases,
+            gate.unwrap_or_default(),
         );
         if let Some(limit) = self.record_limit {
             core.limit_starts(limit);

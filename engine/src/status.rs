@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::causal::CausalStatus;
 use crate::circuit::CircuitStatus;
 use crate::health::Health;
 use crate::kafka::{ClientError, TopicPartition};
@@ -77,6 +78,8 @@ pub struct Status {
     /// For how long nothing has been received, at a worker, or waiting for an attempt; `None` before the
     /// first assignment, and while there is something.
     pub idle_for: Option<Duration>,
+    /// Causal delivery, where there is such.
+    pub causal: Option<CausalStatus>,
     /// What a probe is told, as of this moment; see [`Engine::health`](crate::Engine::health) for one that knows
     /// when the poll thread stands still.
     pub health: Health,

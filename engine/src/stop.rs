@@ -3,6 +3,8 @@
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
+use keyway_causal::{CausalStop, StampError};
+
 use crate::kafka::{ClientError, TopicPartition};
 
 /// What an engine did, when it ended because it was asked to.
@@ -91,6 +93,33 @@ pub enum StopReason {
     TooManyPartitions {
         /// The number of slots.
         limit: usize,
+    },
+    /// Causal delivery can't go on: what it would promise does not hold.
+    #[error("causal delivery: {0}")]
+    Causal(#[from] CausalStop),
+    /// A record was to be sent, and its stamp would have named too little. The record stays incomplete. Accept the loss
+    /// with [`Causal::accept_lost_frontier`](crate::Causal::accept_lost_frontier) where there is none.
+    #[error("nothing may be sent: {0}")]
+    SendingRefused(StampError),
+    /// With causal delivery: records that were neither processed nor kept. What they caused could start although they
+    /// never ran. Raise the topic's retention; to go on, commit the log's start for the partition.
+    #[error(
+        "{partition} begins at {log_start}, and the group has got to {committed} only: the records between were deleted unread"
+    )]
+    PositionsDiscardedUnread {
+        /// Which partition.
+        partition: TopicPartition,
+        /// The committed offset.
+        committed: i64,
+        /// Where the log begins.
+        log_start: i64,
+    },
+    /// With causal delivery: the broker has stored a part of a commit and does not take the rest, so that an effect may be
+    /// committed whose cause is not. The cause runs again at the next start.
+    #[error("the broker took a part of a commit, and not that of {partition}")]
+    CutTorn {
+        /// A partition of the rest.
+        partition: TopicPartition,
     },
     /// Broken off by [`Engine::abandon`](crate::Engine::abandon).
     #[error("broken off: nothing was committed and the group was not left")]

@@ -108,6 +108,16 @@ pub const fn guaranteed_bytes(limits: &Limits) -> usize {
     }
 }
 
+/// The bytes that a rider may have where there is no map beside it.
+pub const fn most_bytes(limits: &Limits) -> usize {
+    let bytes = text::bytes_within(limits.cap_chars).saturating_sub(HEADER_BYTES);
+    if bytes < MAX_RIDER_BYTES {
+        bytes
+    } else {
+        MAX_RIDER_BYTES
+    }
+}
+
 /// A map that is encoded, before it is known what rides beside it.
 #[derive(Clone, Debug)]
 pub struct CommitMap {
@@ -158,6 +168,17 @@ impl CommitMap {
         text::bytes_within(self.limits.cap_chars)
             .saturating_sub(HEADER_BYTES + self.inner().len())
             .min(MAX_RIDER_BYTES)
+    }
+
+    /// The same, without the map where there is no room for a rider of so many bytes beside it: for a rider that is worth
+    /// more than the map, as a causal shard is.
+    pub fn giving_way_to(self, rider: usize) -> Self {
+        let has_room =
+            text::chars_of(HEADER_BYTES + rider + self.inner().len()) <= self.limits.cap_chars;
+        Self {
+            fits: self.fits && has_room,
+            ..self
+        }
     }
 
     /// The text with as much of `offer` as there is room for.

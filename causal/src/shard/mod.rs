@@ -3,6 +3,7 @@
 //! ```text
 //!     CA 05 01 | own topic:16 | baseline | highest + 1 | topics | topic * topics         0 in place of highest + 1: none
 //!
+//!     01: the version, or 81 where something that belongs here was lost
 //!     topic = topic id:16 | form | [narrow] | partitions | base | positions
 //!     form    bits 0 to 5: wide; 0x40: the partitions are a bitmap; 0x80: two widths, and `narrow` is there
 //! ```
@@ -37,6 +38,9 @@ const MAGIC: [u8; 2] = [0xca, 0x05];
 /// The version byte behind it.
 const VERSION: u8 = 1;
 
+/// A bit of the version byte: something that belongs here was lost.
+const LOSSY: u8 = 0x80;
+
 /// The bits of the form that are the wide width.
 const WIDE: u8 = 0x3f;
 
@@ -57,6 +61,9 @@ pub struct Shard {
     pub highest_complete: Option<Position>,
     /// What was learned of channels that the group does not consume.
     pub learned: Causes,
+    /// Something that belongs here was lost, and nobody has accepted that yet: a commit of this partition, or of another
+    /// one of the group, carried no shard.
+    pub is_lossy: bool,
 }
 
 impl Shard {
@@ -64,14 +71,15 @@ impl Shard {
     pub fn is_shard(rider: &[u8]) -> bool {
         rider
             .strip_prefix(&MAGIC)
-            .is_some_and(|rest| rest.first() == Some(&VERSION))
+            .and_then(|rest| rest.first())
+            .is_some_and(|version| version & !LOSSY == VERSION)
     }
 
     /// The rider of this shard. Equal shards have equal riders.
     pub fn encode(&self) -> Vec<u8> {
         let mut rider = Vec::with_capacity(self.encoded_len());
         rider.extend_from_slice(&MAGIC);
-        rider.push(VERSION);
+        rider.push(VERSION | if self.is_lossy { LOSSY } else { 0 });
         rider.extend_from_slice(&self.topic.bytes());
         for number in self.numbers() {
             varint::write(number, &mut rider);
@@ -104,7 +112,7 @@ impl Shard {
             return Err(ShardError::NotAShard);
         }
         let [version] = cursor.array(Part::Version)?;
-        if version != VERSION {
+        if version & !LOSSY != VERSION {
             return Err(ShardError::Version { version });
         }
         let topic = topic_id(&mut cursor)?;
@@ -141,6 +149,7 @@ impl Shard {
             baseline,
             highest_complete: highest.and_then(Position::before),
             learned,
+            is_lossy: version & LOSSY != 0,
         };
         shard.check_spelling(rider)?;
         Ok(shard)

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::process::ExitCode;
 
+use keyway::causality::{Position, Shard};
 use keyway::group::{Commit, Group, GroupError, GroupState, Liveness, OpenTransactions};
-use keyway::{ClientError, TopicPartition};
+use keyway::{ClientError, Rider, TopicPartition};
 use keyway_offsets::{DEFAULT_CAP_CHARS, DEFAULT_MAX_WINDOW, HoleMap, Offset, picture};
 use serde::Serialize;
 
@@ -64,10 +65,32 @@ struct Partition {
     chars: usize,
     limit: usize,
     rider: Option<RiderAnswer>,
+    /// What the rider says, where it is a shard of causal delivery.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    causal_shard: Option<ShardAnswer>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<Named>,
     #[serde(skip)]
     picture: Option<String>,
+}
+
+/// A shard of causal delivery: what the group has learned of topics that it does not consume.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct ShardAnswer {
+    topic_id: String,
+    /// Where the group began in this partition.
+    baseline: i64,
+    highest_complete: Option<i64>,
+    /// Something that belongs here was lost.
+    lossy: bool,
+    /// In the shape of `keyway causes decode`.
+    topics: Vec<ShardTopic>,
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct ShardTopic {
+    id: String,
+    partitions: Vec<(u32, i64)>,
 }
 
 pub(super) fn inspect(args: &Args, json: bool) -> Result<ExitCode, Fault> {
@@ -144,6 +167,7 @@ impl Partition {
             chars: 0,
             limit,
             rider: None,
+            causal_shard: None,
             error: None,
             picture: None,
         };
@@ -165,6 +189,7 @@ impl Partition {
         let metadata = keyway_rider::read(committed, &commit.metadata, DEFAULT_MAX_WINDOW);
         self.text_format = Some(metadata.format.name());
         self.rider = Some(RiderAnswer::from(&metadata.rider));
+        self.causal_shard = ShardAnswer::of(&metadata.rider);
         match metadata.map {
             Err(error) => self.error = Some(Named::new(error.name(), error)),
             Ok(decoded) => {
@@ -206,6 +231,9 @@ impl Partition {
     fn row(&self) -> Row {
         let shown = |value: Option<i64>| value.map_or_else(|| "?".to_owned(), |n| n.to_string());
         let rider = match &self.rider {
+            Some(rider) if self.causal_shard.is_some() => {
+                format!("causal shard, {} bytes", rider.bytes)
+            }
             Some(rider) if rider.bytes > 0 => format!("{}, {} bytes", rider.state, rider.bytes),
             Some(rider) => rider.state.to_owned(),
             None => "?".to_owned(),
@@ -233,8 +261,51 @@ impl Partition {
             .map(|error| format!("{}: {}", error.name, error.detail));
         Row {
             cells,
-            below: picture.into_iter().chain(error).collect(),
+            below: picture
+                .into_iter()
+                .chain(self.causal_shard.as_ref().map(ShardAnswer::to_text))
+                .chain(error)
+                .collect(),
         }
+    }
+}
+
+impl ShardAnswer {
+    fn of(rider: &Rider) -> Option<Self> {
+        let Rider::Present(bytes) = rider else {
+            return None;
+        };
+        let shard = Shard::decode(bytes).ok()?;
+        let topics = shard.learned.topics();
+        Some(Self {
+            topic_id: shard.topic.to_string(),
+            baseline: shard.baseline.get(),
+            highest_complete: shard.highest_complete.map(Position::get),
+            lossy: shard.is_lossy,
+            topics: topics
+                .map(|(id, entries)| ShardTopic {
+                    id: id.to_string(),
+                    partitions: entries
+                        .iter()
+                        .map(|(partition, position)| (*partition, position.get()))
+                        .collect(),
+                })
+                .collect(),
+        })
+    }
+
+    fn to_text(&self) -> String {
+        let channels: usize = self.topics.iter().map(|topic| topic.partitions.len()).sum();
+        let lossy = match self.lossy {
+            true => "; something was lost, and nothing is sent until that is accepted",
+            false => "",
+        };
+        format!(
+            "causal: topic {}, begun at {}, {channels} channel(s) of {} other topic(s) learned{lossy}",
+            self.topic_id,
+            self.baseline,
+            self.topics.len()
+        )
     }
 }
 

@@ -100,6 +100,23 @@ pub(crate) struct Args {
     #[arg(long, value_name = "HEX", value_parser = units::rider)]
     pub(super) rider_hex: Option<RiderBytes>,
 
+    /// Start a record only when everything that its header parsley.causes names is done, and write that header to what is
+    /// sent; every member of the group has to do so, over the same topics
+    #[arg(long, conflicts_with = "rider_hex")]
+    pub(super) causal: bool,
+
+    /// With --causal: send although commits of the group carry no causal shard, since nothing was learned before
+    #[arg(long, requires = "causal")]
+    pub(super) accept_lost_frontier: bool,
+
+    /// With --causal: run this record, whose header can't be read, as one without causes; may be repeated
+    #[arg(long, value_name = "TOPIC-PARTITION@OFFSET", value_parser = units::record, requires = "causal")]
+    pub(super) accept_undecodable: Vec<units::RecordName>,
+
+    /// With --causal and --dead-letter: what depends on a dead letter's record starts
+    #[arg(long, requires_all = ["causal", "dead_letter"])]
+    pub(super) dead_letters_settle: bool,
+
     /// End when nothing was received, running or awaiting a retry for so long, counted from the first assignment
     #[arg(long, value_name = "DURATION", value_parser = units::duration, conflicts_with = "records")]
     pub(super) until_idle: Option<Duration>,

@@ -108,6 +108,26 @@ impl EventLog {
         });
     }
 
+    fn hold(
+        &self,
+        event: &'static str,
+        partition: &TopicPartition,
+        offset: i64,
+        key: Option<&[u8]>,
+    ) {
+        self.write(&RecordLine {
+            ns: now(),
+            event,
+            member: &self.member,
+            topic: &partition.topic,
+            partition: partition.partition,
+            offset,
+            key: key.map(hex::encode),
+            attempt: 1,
+            reason: None,
+        });
+    }
+
     fn partition(&self, event: &'static str, partition: &TopicPartition) {
         self.write(&PartitionLine {
             ns: now(),
@@ -134,6 +154,14 @@ impl Observer for EventLog {
 
     fn failed(&self, record: &Record, error: &str) {
         self.record("failed", record, Some(error));
+    }
+
+    fn held(&self, partition: &TopicPartition, offset: i64, key: Option<&[u8]>) {
+        self.hold("held", partition, offset, key);
+    }
+
+    fn released(&self, partition: &TopicPartition, offset: i64, key: Option<&[u8]>) {
+        self.hold("released", partition, offset, key);
     }
 
     fn assigned(&self, partition: &TopicPartition) {

@@ -22,10 +22,12 @@ mod watch;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use keyway::{BuildError, CommitMode, DeadLetters, Engine, Exhausted, Keyway, Route, StartError};
+use keyway::{
+    BuildError, Causal, CommitMode, DeadLetters, Engine, Exhausted, Keyway, Route, StartError,
+};
 
 pub(crate) use args::Args;
-use args::{LetterForm, Ordering};
+use args::{LetterForm, MOCK, Ordering};
 use events::EventLog;
 use generate::MockWorld;
 use handlers::Gauge;
@@ -86,6 +88,9 @@ fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
     if let Some(rider) = args.rider_hex.clone() {
         builder = builder.rider(move |_| Some(rider.as_slice().to_vec()));
     }
+    if args.causal {
+        builder = builder.causal(causal(args)?);
+    }
     let engine = start(builder)?;
     let watch = Watch {
         engine: &engine,
@@ -106,6 +111,26 @@ fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
         eprintln!("keyway: {line}");
     }
     Ok(summary::conclude(&end, &engine.status(), &gauge))
+}
+
+/// Causal delivery as the options say.
+fn causal(args: &Args) -> Result<Causal, Refusal> {
+    if args.brokers.as_deref() == Some(MOCK) {
+        return Err(Refusal::BadInput(
+            "--causal needs a real broker: that inside this process gives topics no ids".to_owned(),
+        ));
+    }
+    let mut causal = Causal::default();
+    if args.accept_lost_frontier {
+        causal = causal.accept_lost_frontier();
+    }
+    for record in &args.accept_undecodable {
+        causal = causal.accept_undecodable(&record.topic, record.partition, record.offset);
+    }
+    if args.dead_letters_settle {
+        causal = causal.dead_letters_settle();
+    }
+    Ok(causal)
 }
 
 /// The files of what happens.

@@ -63,6 +63,18 @@ impl Observer for Told {
         }
     }
 
+    fn held(&self, partition: &TopicPartition, offset: i64, key: Option<&[u8]>) {
+        if let Some(events) = &self.events {
+            events.held(partition, offset, key);
+        }
+    }
+
+    fn released(&self, partition: &TopicPartition, offset: i64, key: Option<&[u8]>) {
+        if let Some(events) = &self.events {
+            events.released(partition, offset, key);
+        }
+    }
+
     fn committed(&self, partition: &TopicPartition, offset: i64, metadata: &str) {
         if let Some(events) = &self.events {
             events.committed(partition, offset, metadata);

@@ -12,6 +12,7 @@ use rdkafka::ClientConfig;
 
 use super::{Builder, Keyway};
 use crate::budget::{MIN_MEMORY_BUDGET, MemoryBudget};
+use crate::causal::{Causal, CausalSettings};
 use crate::handler::Handler;
 use crate::kafka::{ConfigError, StartWish, prepare, transaction_timeout};
 use crate::limits::check_calls;
@@ -66,6 +67,14 @@ pub enum BuildError {
         "`rider_refresh` without `rider`: a state changes with records only, and these are committed anyway"
     )]
     RefreshWithoutSupplier,
+    /// Something that causal delivery can't be had with.
+    #[error("`{setting}` can't be had with causal delivery: {why}")]
+    NotWithCausal {
+        /// Name of the builder's method or of the property.
+        setting: &'static str,
+        /// Why, and what to do.
+        why: &'static str,
+    },
     /// A number is outside its range.
     #[error("{setting} = {value}: {expected}")]
     OutOfRange {
@@ -143,6 +152,9 @@ impl Builder {
         let revoke_wait = self.checked_revoke_wait()?;
         let limits = self.checked_limits()?;
         let riders = self.checked_riders(revoke_wait)?;
+        if let Some(causal) = &self.causal {
+            self.check_causal(causal, &routes, &subscription, &riders)?;
+        }
         let client = prepare(&self.client, budget.prefetch())?;
         let start = self.start.unwrap_or(match client.start {
             Some(StartWish::Earliest) => StartAt::Earliest,
@@ -171,6 +183,10 @@ impl Builder {
             true => BadMetadata::Fail,
             false => BadMetadata::Ignore,
         });
+        let causal = self.causal.map(|causal| CausalSettings {
+            causal,
+            client: self.client.clone(),
+        });
         Ok(Keyway {
             settings: Settings {
                 client,
@@ -194,6 +210,7 @@ impl Builder {
                 record_limit: self.record_limit,
                 rate: self.rate,
                 riders,
+                causal,
                 observer: self.observer,
                 token_provider: self.token_provider,
             },
@@ -341,6 +358,47 @@ impl Builder {
             }
         }
         Ok(riders)
+    }
+
+    /// What causal delivery can't be had with.
+    fn check_causal(
+        &self,
+        causal: &Causal,
+        routes: &[Route],
+        subscription: &[String],
+        riders: &RiderSettings,
+    ) -> Result<(), BuildError> {
+        let refused = |setting, why| Err(BuildError::NotWithCausal { setting, why });
+        if !matches!(riders.riders, Riders::None) {
+            return refused("rider", "the causal shard rides beside the offsets");
+        }
+        if subscription.iter().any(|topic| topic.starts_with('^')) {
+            return refused(
+                "topic_pattern",
+                "the group's topics must be known by name, since all of them are gated",
+            );
+        }
+        if self.client.get("auto.offset.reset").is_some() {
+            return refused(
+                "auto.offset.reset",
+                "where a group begins is said with `start_at`, and written down at once",
+            );
+        }
+        let isolation = self.client.get("isolation.level");
+        if isolation.is_some_and(|level| level != "read_committed") {
+            return refused(
+                "isolation.level",
+                "a record of an aborted transaction is nobody's cause: leave it at read_committed",
+            );
+        }
+        let has_letters = routes.iter().any(|route| route.dead_letters.is_some());
+        if has_letters && !causal.dead_letters_settle {
+            return refused(
+                "dead_letters",
+                "what depends on a record that was given up would run: say so with `Causal::dead_letters_settle`",
+            );
+        }
+        Ok(())
     }
 
     fn checked_limits(&self) -> Result<Limits, BuildError> {

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use keyway_causal::HEADER;
+
 use super::{Form, envelope};
 use crate::kafka::{Outgoing, RawHeader};
 use crate::record::Record;
@@ -81,12 +83,16 @@ impl<'r> Letter<'r> {
         }
     }
 
-    /// All headers: the record's own in their order, then its story where it is told there.
-    pub(crate) fn headers(&self) -> Vec<RawHeader<'_>> {
+    /// All headers: the record's own in their order, then its story where it is told there. The causes that the record
+    /// names are those of the record: with causal delivery the letter has the stamp in their place.
+    pub(crate) fn headers<'h>(&'h self, stamp: Option<&'h [u8]>) -> Vec<RawHeader<'h>> {
         let own = self.record.headers().into_iter().flatten();
         let own = own.map(|header| (header.name_bytes(), header.value()));
+        let is_replaced = |name: &[u8]| stamp.is_some() && keyway_causal::is_reserved(name);
+        let own = own.filter(|(name, _)| !is_replaced(name));
         let story = self.story.iter();
         own.chain(story.map(|(name, value)| (name.as_bytes(), Some(value.as_bytes()))))
+            .chain(stamp.map(|stamp| (HEADER.as_bytes(), Some(stamp))))
             .collect()
     }
 

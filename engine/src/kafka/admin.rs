@@ -78,16 +78,12 @@ impl Outsider {
 
     /// All partitions of all topics.
     pub(crate) fn partitions(&self, timeout: Duration) -> Result<Vec<TopicPartition>, ClientError> {
-        let topics = self.client().topics(timeout).map_err(ClientError::of)?;
-        let of_topic = |(topic, partitions): (String, Vec<i32>)| {
-            let topic: Arc<str> = topic.into();
-            partitions
-                .into_iter()
-                .map(move |partition| TopicPartition::new(Arc::clone(&topic), partition))
-        };
-        let mut all: Vec<_> = topics.into_iter().flat_map(of_topic).collect();
-        all.sort_unstable();
-        Ok(all)
+        self.group.partitions(timeout)
+    }
+
+    /// Asks about the group, for as long as this client lives.
+    pub(crate) fn group(&self) -> GroupClient {
+        self.group.clone()
     }
 
     /// What the coordinator says of the group.

@@ -128,6 +128,14 @@ impl ClientError {
         }
     }
 
+    /// An application has set a header that is the engine's. The message would be refused each time.
+    pub(crate) fn reserved_header(name: &str) -> Self {
+        Self::Fatal {
+            code: ErrorCode::of(Rd::RD_KAFKA_RESP_ERR__INVALID_ARG as i32),
+            text: format!("the header `{name}` is reserved for causal delivery: leave it out"),
+        }
+    }
+
     /// Nothing came in time.
     pub(crate) fn no_answer() -> Self {
         Self::of(Failure {

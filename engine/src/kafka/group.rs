@@ -458,6 +458,24 @@ impl GroupClient {
         Ok(topics.into_iter().map(|(topic, _)| topic).collect())
     }
 
+    /// All partitions of all topics, in order.
+    ///
+    /// # Errors
+    /// When no broker answers in time.
+    pub(crate) fn partitions(&self, timeout: Duration) -> Result<Vec<TopicPartition>, ClientError> {
+        let (client, _call) = self.enter()?;
+        let topics = client.topics(timeout).map_err(ClientError::of)?;
+        let of_topic = |(topic, partitions): (String, Vec<i32>)| {
+            let topic: Arc<str> = topic.into();
+            partitions
+                .into_iter()
+                .map(move |partition| TopicPartition::new(Arc::clone(&topic), partition))
+        };
+        let mut all: Vec<_> = topics.into_iter().flat_map(of_topic).collect();
+        all.sort_unstable();
+        Ok(all)
+    }
+
     /// The id of each of these topics. Older brokers, and the mock, do not answer.
     ///
     /// # Errors

@@ -26,6 +26,7 @@ use keyway_core::{Core, LaneNames, Pace, PartitionSlot, TaskRef, Timestamp, Turn
 
 use super::{Change, Rate};
 use crate::builder::BuildError;
+use crate::causal::EngineGate;
 use crate::record::Message;
 
 /// No wait is shorter: a limit that many thousands pass in a second wakes the engine's thread 500 times in it, and
@@ -257,12 +258,17 @@ impl Rates {
     }
 
     /// Has the core ask for each record, where there is a rate at all.
-    pub(crate) fn apply_to(&self, core: &mut Core<Message>) {
+    pub(crate) fn apply_to(&self, core: &mut Core<Message, EngineGate>) {
         let pacer = Pacer(Arc::clone(&self.0));
         core.set_pace((!lock(&self.0).is_off()).then(|| Box::new(pacer) as _));
     }
 
-    pub(crate) fn change(&self, change: &Change, core: &mut Core<Message>, now: Timestamp) {
+    pub(crate) fn change(
+        &self,
+        change: &Change,
+        core: &mut Core<Message, EngineGate>,
+        now: Timestamp,
+    ) {
         let mut limiters = lock(&self.0);
         limiters.moment.set(now);
         limiters.change(change);

@@ -1,9 +1,11 @@
 //! Plans on their way to the thread that commits, and its answers.
 
+use std::time::Duration;
+
 use crossbeam_channel::Sender;
 use keyway_core::{
-    Carried, CommitAnswer, CommitFinished, CommitPlan, PartitionAnswer, Staged, Timestamp,
-    Transaction,
+    Carried, CommitAnswer, CommitFinished, CommitPlan, PartitionAnswer, PartitionPlan, Staged,
+    Timestamp, Transaction,
 };
 
 use super::PollLoop;
@@ -33,19 +35,48 @@ impl PollLoop {
         }
     }
 
-    pub(super) fn transact(&self, transaction: Transaction<Message>) {
+    pub(super) fn transact(&mut self, transaction: Transaction<Message>, now: Timestamp) {
+        let writes = |staged: &Staged<Message>| !matches!(staged.carried, Carried::Nothing);
+        let stamp = match transaction.staged.iter().flatten().any(writes) {
+            true => self.stamp(now),
+            false => Some(None),
+        };
+        let Some(stamp) = stamp else {
+            return self.give_back_transaction(transaction, now);
+        };
         let parts = transaction.plan.partitions.iter();
         let letters = parts.map(|part| self.slots.dead_letters(part.slot));
         let job = TransactionJob {
             names: self.names(&transaction.plan),
             letters: letters.collect(),
             origin: self.origin(),
+            stamp,
             transaction,
         };
         if let Commits::Transactional(transactions) = &self.commits {
             // It ends only after this thread.
             let _ = transactions.send(job);
         }
+    }
+
+    /// Nothing of it may be written: it is as one that was aborted.
+    fn give_back_transaction(&mut self, transaction: Transaction<Message>, now: Timestamp) {
+        let Transaction { plan, staged } = transaction;
+        let answer = |part: &PartitionPlan| PartitionAnswer {
+            slot: part.slot,
+            epoch: part.epoch,
+            answer: CommitAnswer::Repeat,
+            chars: 0,
+            inner_chars: 0,
+            stripped: false,
+            takes: None,
+        };
+        let finished = CommitFinished {
+            plan: plan.id,
+            partitions: plan.partitions.iter().map(answer).collect(),
+            took: Duration::ZERO,
+        };
+        self.core.transaction_finished(&finished, staged, now);
     }
 
     pub(super) fn committed(&mut self, finished: &CommitFinished, now: Timestamp) {

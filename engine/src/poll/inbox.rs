@@ -9,6 +9,7 @@ use keyway_core::{CommitFinished, DeadLetter, Sending, Sent, TaskRef};
 use super::look::Identified;
 use super::pauses::Which;
 use super::restore::RestoreAnswer;
+use crate::causal::CausalAnswer;
 use crate::commits::Transacted;
 use crate::kafka::{ClientError, NotWritten};
 use crate::limits::Change;
@@ -25,6 +26,8 @@ pub(crate) enum Inbound {
     Transacted(Box<Transacted>),
     /// What the group had committed for partitions that were assigned.
     Restored(RestoreAnswer),
+    /// What the causal layer asked the cluster.
+    Causal(CausalAnswer),
     /// The topics that a broker shows; none when no broker has answered.
     Looked(Option<Vec<String>>),
     /// Which life of the topics there is.

@@ -11,15 +11,22 @@ use crate::record::Message;
 use crate::writer::{Job, LetterJob};
 
 impl PollLoop {
-    pub(super) fn write_letter(&mut self, letter: DeadLetter<Message>) {
+    pub(super) fn write_letter(&mut self, letter: DeadLetter<Message>, now: Timestamp) {
         let Some(to) = self.slots.dead_letters(letter.at.slot) else {
             // The core asks for none where its route has no topic.
             tracing::error!(?letter, "a dead letter without a topic");
             return;
         };
+        let Some(stamp) = self.stamp(now) else {
+            return self.core.dead_letter_failed(letter, now);
+        };
         let origin = self.origin();
-        self.writes
-            .ask(Job::Letter(LetterJob { letter, to, origin }));
+        self.writes.ask(Job::Letter(LetterJob {
+            letter,
+            to,
+            origin,
+            stamp,
+        }));
     }
 
     /// Who gives records up: this member, as its group knows it.

@@ -11,6 +11,7 @@
 //! their answers come back through the inbox.
 
 mod calls;
+mod causal;
 mod commits;
 mod deliver;
 mod denials;
@@ -41,6 +42,8 @@ use keyway_offsets::Offset;
 
 use self::calls::Calls;
 pub(crate) use self::calls::Watch;
+use self::causal::CausalState;
+pub(crate) use self::causal::Questions;
 pub(crate) use self::commits::Commits;
 use self::denials::Denials;
 use self::identities::Identities;
@@ -57,6 +60,7 @@ use self::shutdown::Shutdown;
 pub(crate) use self::shutdown::starts_within;
 pub(crate) use self::slots::{Slots, panic_text};
 pub(crate) use self::tokens::{TokenProvider, Tokens, token_provider};
+use crate::causal::EngineGate;
 use crate::circuit::CircuitStatus;
 use crate::commits::Owned;
 use crate::context::Member;
@@ -86,7 +90,7 @@ const STATUS_EVERY: Duration = Duration::from_millis(250);
 
 /// Everything that the poll thread is made of.
 pub(crate) struct PollLoop {
-    pub(crate) core: Core<Message>,
+    pub(crate) core: Core<Message, EngineGate>,
     pub(crate) source: Source,
     pub(crate) group: GroupClient,
     pub(crate) slots: Slots,
@@ -100,6 +104,8 @@ pub(crate) struct PollLoop {
     pub(crate) commits: Commits,
     pub(crate) restores: Sender<RestoreJob>,
     pub(crate) looks: Sender<Look>,
+    /// Who is asked what the causal layer has to know.
+    pub(crate) questions: Questions,
     /// Topics subscribed to by their names.
     pub(crate) named_topics: Vec<Arc<str>>,
     pub(crate) owned: Arc<Owned>,
@@ -123,6 +129,7 @@ pub(crate) struct PollLoop {
 #[derive(Default)]
 pub(crate) struct LoopState {
     rebalancing: Rebalancing,
+    causal: CausalState,
     shutdown: Option<Shutdown>,
     stop_reason: Option<StopReason>,
     /// A partition left while the engine was ending, and something complete of it was not committed.
@@ -176,6 +183,8 @@ impl PollLoop {
                 self.core.tick(now);
             }
             self.carry_out(now);
+            self.progress_causal(now);
+            self.heed_causal(now);
             self.progress_rebalance(now);
             self.stop_at_limit(now);
             if self.progress_shutdown(now) || self.state.abandoned {
@@ -201,6 +210,7 @@ impl PollLoop {
                 Inbound::Committed(finished) => self.committed(&finished, now),
                 Inbound::Transacted(transacted) => self.transacted(*transacted, now),
                 Inbound::Restored(answer) => self.take_restored(answer, now),
+                Inbound::Causal(answer) => self.take_causal(answer, now),
                 Inbound::Looked(topics) => {
                     self.state.looking = false;
                     if let Some(topics) = topics {
@@ -278,6 +288,7 @@ impl PollLoop {
     }
 
     fn carry_out(&mut self, now: Timestamp) {
+        self.tell_of_holds();
         let (mut pause, mut resume, mut take_back) = (Vec::new(), Vec::new(), Vec::new());
         while let Some(command) = self.core.next_command() {
             match command {
@@ -298,7 +309,7 @@ impl PollLoop {
                 Command::TakeBack { route, worker } => take_back.push((route, worker)),
                 Command::Retire { route, worker } => self.pools[route.index()].retire(worker),
                 Command::Commit(plan) => self.commit(plan),
-                Command::Transact(transaction) => self.transact(transaction),
+                Command::Transact(transaction) => self.transact(transaction, now),
                 // The later of the two holds.
                 Command::Pause(slot) => {
                     let name = self.slots.partition(slot).clone();
@@ -322,7 +333,7 @@ impl PollLoop {
                     self.slots.passed_over(&at, payload, observer, &self.member);
                 }
                 Command::Send(sending) => self.send_outputs(sending, now),
-                Command::WriteDeadLetter(letter) => self.write_letter(letter),
+                Command::WriteDeadLetter(letter) => self.write_letter(letter, now),
                 Command::StateLost {
                     slot,
                     offset,
@@ -603,7 +614,8 @@ impl PollLoop {
         }
     }
 
-    fn make_status(&self, now: Timestamp) -> Status {
+    fn make_status(&mut self, now: Timestamp) -> Status {
+        let causal = self.causal_status(now);
         let core = self.core.status();
         let counters = core.counters;
         let letters_out: usize = core.partitions.iter().map(|part| part.letters_out).sum();
@@ -686,6 +698,7 @@ impl PollLoop {
             commits: counters.commits,
             metadata_limit: core.limits.cap_chars,
             idle_for: idle,
+            causal,
             health: self.make_health(&core, now),
         }
     }

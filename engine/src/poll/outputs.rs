@@ -74,7 +74,11 @@ impl PollLoop {
             let sending = fail_attempt(sending, HELD_BACK, &self.member, observer);
             return self.core.outputs_not_sent(sending, now);
         }
-        self.writes.ask(Job::outputs(sending));
+        let Some(stamp) = self.stamp(now) else {
+            drop(sending.payload.take_outputs());
+            return self.core.outputs_not_sent(sending, now);
+        };
+        self.writes.ask(Job::outputs(sending, stamp));
     }
 
     /// `healed` are topics that had refused outputs.

@@ -152,8 +152,13 @@ impl PollLoop {
                     if let Stage::Revoking { partitions, .. } =
                         std::mem::take(&mut self.state.rebalancing.stage)
                     {
+                        let slots: Vec<_> = partitions.iter().map(|(slot, _)| *slot).collect();
+                        let is_clean = self.all_clean(&slots);
                         self.let_go(&partitions);
                         self.unassign(&partitions);
+                        if !is_clean && !self.source.is_eager() {
+                            self.demote_rest(now);
+                        }
                         // What remains is what it is to have, unless an assignment is about to follow.
                         self.state.rebalancing.settled &= !self.source.is_eager();
                     }
@@ -248,6 +253,7 @@ impl PollLoop {
         };
         // The restorer ends only after this thread.
         let _ = self.restores.send(job);
+        self.want_group(id);
         Restore {
             job: id,
             cancelled,
@@ -259,12 +265,14 @@ impl PollLoop {
 
     /// Takes what the restorer found, for the assignment under way or for partitions that were late.
     pub(super) fn take_restored(&mut self, answer: RestoreAnswer, now: Timestamp) {
-        self.state
-            .rebalancing
-            .note_failure(answer.id, answer.failure);
+        let failure = answer.failure.clone();
+        self.state.rebalancing.note_failure(answer.id, failure);
         if answer.restored.is_empty() {
             return;
         }
+        let Some(answer) = self.withhold(answer) else {
+            return;
+        };
         let mut found = Vec::with_capacity(answer.restored.len());
         for (slot, restored) in answer.restored {
             match restored {
@@ -366,6 +374,7 @@ impl PollLoop {
             .and_then(|member| u64::try_from(member.generation).ok())
             .and_then(Fence::new);
         self.member.set_fence(slot, fence);
+        self.refuse_discarded(name, restored, now);
         let epoch = self.core.assigned(slot, restored, now);
         self.state
             .identities

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use keyway_causal::{Channel, TopicId};
 use keyway_core::{
     Arrival, CircuitState, Core, Epoch, LaneId, LaneNames, MAX_SLOTS, PartitionSlot, RouteId,
     StopCause, TaskRef, Timestamp,
@@ -12,6 +13,7 @@ use keyway_offsets::Offset;
 use keyway_rider::StateFault;
 
 use crate::budget::RECORD_OVERHEAD;
+use crate::causal::EngineGate;
 use crate::circuit::CircuitStatus;
 use crate::context::Member;
 use crate::dead_letters::DeadLetters;
@@ -69,7 +71,7 @@ impl Slots {
     /// The slot of an assigned partition, made when it has none yet.
     pub(crate) fn slot_of(
         &mut self,
-        core: &mut Core<Message>,
+        core: &mut Core<Message, EngineGate>,
         partition: &TopicPartition,
     ) -> Result<PartitionSlot, StopReason> {
         if let Some(slot) = self.by_partition.get(partition) {
@@ -107,6 +109,24 @@ impl Slots {
 
     pub(crate) fn find(&self, partition: &TopicPartition) -> Option<PartitionSlot> {
         self.by_partition.get(partition).copied()
+    }
+
+    /// The channels of all slots whose topic is among these.
+    pub(crate) fn channels(
+        &self,
+        topics: &[(Arc<str>, TopicId, u32)],
+    ) -> Vec<(PartitionSlot, Channel)> {
+        let channel = |(index, entry): (usize, &Entry)| {
+            let TopicPartition { topic, partition } = &entry.partition;
+            let (_, id, _) = topics.iter().find(|(name, ..)| name == topic)?;
+            let partition = u32::try_from(*partition).ok()?;
+            Some((PartitionSlot(index as u32), Channel::new(*id, partition)?))
+        };
+        self.entries
+            .iter()
+            .enumerate()
+            .filter_map(channel)
+            .collect()
     }
 
     pub(crate) fn epoch(&self, slot: PartitionSlot) -> Option<Epoch> {
@@ -175,6 +195,9 @@ impl Slots {
                 partition: self.partition(slot).clone(),
                 offset: offset.get(),
                 attempts,
+            }),
+            StopCause::CutTorn { slot } => Some(StopReason::CutTorn {
+                partition: self.partition(slot).clone(),
             }),
             _ => {
                 tracing::error!(?cause, "a cause that this engine does not know");

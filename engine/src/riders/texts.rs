@@ -87,6 +87,10 @@ impl Texts {
         let parts = plan.partitions.iter().zip(names).zip(maps);
         parts
             .map(|((part, name), map)| {
+                let map = match &part.rider {
+                    PlannedRider::Gate(shard) => map.giving_way_to(shard.len()),
+                    _ => map,
+                };
                 let offer = self.offer(plan, part, name, &map, deadline);
                 let (offer, dropped) = match offer {
                     Ok(offer) => (offer, None),
@@ -123,6 +127,10 @@ impl Texts {
         let guaranteed_bytes = guaranteed_bytes(&plan.limits);
         let answer = match (&part.rider, &self.settings.riders) {
             (PlannedRider::Nothing, _) => return Ok(Offer::Nothing),
+            (PlannedRider::Gate(shard), _) => {
+                let shard = RiderBytes::new(shard.clone()).map_err(|_| "oversized")?;
+                return Ok(Offer::Rider(shard));
+            }
             (PlannedRider::Marker(Missing::NoSupplier), _) => return Err("no_supplier"),
             (PlannedRider::Ask, Riders::Supplier { supplier, .. }) => {
                 let supplier = Arc::clone(supplier);

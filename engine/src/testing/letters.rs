@@ -17,9 +17,9 @@ pub struct TestLetter {
 }
 
 impl TestLetter {
-    pub(super) fn of(topic: &str, letter: &Letter<'_>) -> Self {
+    pub(super) fn of(topic: &str, letter: &Letter<'_>, stamp: Option<&[u8]>) -> Self {
         let owned = |bytes: Option<&[u8]>| bytes.map(<[u8]>::to_vec);
-        let headers = letter.headers();
+        let headers = letter.headers(stamp);
         let message = letter.outgoing(topic, &headers);
         Self {
             topic: topic.to_owned(),

@@ -1,5 +1,6 @@
 //! One member from its start to its end: what the poll thread does, at the pace of a test.
 
+mod causal;
 mod transactions;
 
 use std::collections::BTreeMap;
@@ -15,15 +16,18 @@ use keyway_offsets::Offset;
 use keyway_rider::Rider;
 use tokio::sync::Notify;
 
+pub use self::causal::topic_id;
 use super::journal::{Journal, Scribe};
 use super::letters::TestLetter;
 use super::log::Log;
 use super::outputs::TestOutput;
+use crate::causal::EngineGate;
 use crate::context::{Clock, Fence, Member};
 use crate::dead_letters::{Letter, Origin};
 use crate::kafka::TopicPartition;
 use crate::limits::{Change, Limits, Rates};
 use crate::observer::Observer;
+use crate::output::Output;
 use crate::poll::Slots;
 use crate::record::{Message, Record};
 use crate::riders::{self, Guard, Texts};
@@ -84,7 +88,9 @@ pub(super) enum Ending {
 }
 
 pub(super) struct Life {
-    core: Core<Message>,
+    core: Core<Message, EngineGate>,
+    /// Topics that are consumed, by name.
+    subscription: Vec<String>,
     slots: Slots,
     texts: Texts,
     member: Arc<Member>,
@@ -140,6 +146,7 @@ impl Life {
             rates,
             changes: Arc::default(),
             core,
+            subscription: settings.subscription.clone(),
             slots: settings.slots(SEED),
             texts: Texts::new(settings.riders.clone(), Guard::inline()),
             member,
@@ -194,6 +201,7 @@ impl Life {
         let restored = log.restored(partition, first, settings.limits.max_window);
         self.generation += 1;
         self.member.set_fence(slot, Fence::new(self.generation));
+        self.tell_gate(log, slot, partition);
         let epoch = self.core.assigned(slot, &restored, now);
         self.slots.set_epoch(slot, Some(epoch));
         let state = settings.riders.hand_over(&riders::Assigned {
@@ -336,6 +344,7 @@ impl Life {
             self.core.tick(now);
         }
         self.change_limits(now);
+        self.heed_gate();
         let mut moved = self.fetch(log);
         moved |= self.carry_out(log);
         for route in 0..self.workers.len() {
@@ -472,6 +481,10 @@ impl Life {
             let sending = fail_attempt(sending, "the test refuses outputs", &self.member, observer);
             return self.core.outputs_failed(sending, now);
         }
+        let Some(stamp) = self.stamp() else {
+            drop(sending.payload.take_outputs());
+            return self.core.outputs_not_sent(sending, now);
+        };
         let Sending {
             at,
             payload,
@@ -480,7 +493,8 @@ impl Life {
             ..
         } = sending;
         let outputs = payload.take_outputs();
-        log.outputs.extend(outputs.iter().map(TestOutput::of));
+        let written = |output: &Output| TestOutput::of(output, &payload, stamp.as_deref());
+        log.outputs.extend(outputs.iter().map(written));
         let record = Record::new(payload, &at, 0, Arc::clone(&self.member));
         self.scribe.done(&record);
         self.core
@@ -497,11 +511,15 @@ impl Life {
         if log.refuses_letters {
             return self.core.dead_letter_failed(letter, now);
         }
+        let Some(stamp) = self.stamp() else {
+            return self.core.dead_letter_failed(letter, now);
+        };
         let DeadLetter { at, payload, .. } = letter;
         let record = Record::new(payload, &at, 0, Arc::clone(&self.member));
         let wall = self.member.clock().wall_millis();
         let letter = Letter::of(&record, to.form(), &self.origin, wall);
-        log.letters.push(TestLetter::of(to.topic(), &letter));
+        log.letters
+            .push(TestLetter::of(to.topic(), &letter, stamp.as_deref()));
         self.scribe.dead(&record);
         self.core.dead_letter_written(at, now);
         self.last_completed = now;

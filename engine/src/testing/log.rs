@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use keyway_core::Restored;
-use keyway_offsets::{HoleMap, Offset};
+use keyway_offsets::{DEFAULT_MAX_WINDOW, HoleMap, Offset};
 use keyway_rider::Rider;
 
 use super::letters::TestLetter;
@@ -177,6 +177,21 @@ impl Log {
             map,
             rider: metadata.rider,
             metadata: stored.metadata.clone(),
+        })
+    }
+
+    /// How many partitions of a topic there are.
+    pub(super) fn partitions(&self, topic: &str) -> u32 {
+        let its = self.partitions.keys().filter(|name| &*name.topic == topic);
+        its.count() as u32
+    }
+
+    /// What is committed of all partitions, and what rides beside it.
+    pub(super) fn commits(&self) -> impl Iterator<Item = (&TopicPartition, Offset, Rider)> {
+        self.commits.iter().map(|(partition, stored)| {
+            let text = stored.metadata.as_bytes();
+            let read = keyway_rider::read(stored.offset, text, DEFAULT_MAX_WINDOW);
+            (partition, stored.offset, read.rider)
         })
     }
 

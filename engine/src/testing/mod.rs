@@ -142,6 +142,7 @@ mod world;
 pub use self::engine::TestEngine;
 pub use self::journal::{Attempt, AttemptOutcome};
 pub use self::letters::TestLetter;
+pub use self::life::topic_id;
 pub use self::log::{Commit, TestRecord};
 pub use self::outputs::TestOutput;
 pub use crate::kafka::{MockBroker, MockError, MockFault, MockRequest};

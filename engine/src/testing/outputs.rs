@@ -1,7 +1,11 @@
 //! Outputs as their readers find them.
 
+use keyway_causal::HEADER;
+
 use super::letters::text_of;
+use crate::causal::stamped;
 use crate::output::Output;
+use crate::record::Message;
 
 /// A record that was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,9 +26,13 @@ pub struct TestOutput {
 }
 
 impl TestOutput {
-    pub(super) fn of(output: &Output) -> Self {
+    /// `of` is the record that it is an output of.
+    pub(super) fn of(output: &Output, of: &Message, stamp: Option<&[u8]>) -> Self {
         let owned = |bytes: Option<&[u8]>| bytes.map(<[u8]>::to_vec);
-        let headers = output.raw_headers();
+        let copied = stamp.and_then(|_| of.raw_header(HEADER));
+        // A reserved header is refused by the writer alone.
+        let headers = stamped(output.raw_headers(), stamp, copied);
+        let headers = headers.unwrap_or_else(|_| output.raw_headers());
         let message = output.outgoing(&headers);
         Self {
             topic: message.topic.to_owned(),

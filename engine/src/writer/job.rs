@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use keyway_causal::HEADER;
 use keyway_core::{DeadLetter, Sending};
 
+use crate::causal::{Stamp, stamped};
 use crate::context::Member;
 use crate::dead_letters::{DeadLetters, Letter, Origin};
 use crate::kafka::{ClientError, NotWritten, Producer};
@@ -23,6 +25,7 @@ pub(crate) struct OutputsJob {
     pub(super) sending: Sending<Message>,
     /// Empty once librdkafka has its copies.
     outputs: Vec<Output>,
+    stamp: Stamp,
 }
 
 /// A dead letter.
@@ -31,6 +34,7 @@ pub(crate) struct LetterJob {
     pub(crate) letter: DeadLetter<Message>,
     pub(crate) to: DeadLetters,
     pub(crate) origin: Origin,
+    pub(crate) stamp: Stamp,
 }
 
 /// A job whose messages librdkafka was given, as far as it took them.
@@ -51,9 +55,10 @@ pub(super) struct Open {
 
 impl Job {
     /// The outputs that a record's payload carries.
-    pub(crate) fn outputs(sending: Sending<Message>) -> Self {
+    pub(crate) fn outputs(sending: Sending<Message>, stamp: Stamp) -> Self {
         Job::Outputs(OutputsJob {
             outputs: sending.payload.take_outputs(),
+            stamp,
             sending,
         })
     }
@@ -91,14 +96,25 @@ impl Job {
     }
 }
 
-/// Gives outputs to librdkafka, which copies them, and says how many it has taken: none after one that it refuses.
+/// Gives a record's outputs to librdkafka, which copies them, and says how many it has taken: none after one that is
+/// refused.
 pub(crate) fn produce_outputs(
     producer: &Producer,
     number: u64,
     outputs: &[Output],
+    of: &Message,
+    stamp: Option<&[u8]>,
 ) -> (usize, Option<NotWritten>) {
+    let copied = stamp.and_then(|_| of.raw_header(HEADER));
     for (taken, output) in outputs.iter().enumerate() {
-        let headers = output.raw_headers();
+        let headers = match stamped(output.raw_headers(), stamp, copied) {
+            Ok(headers) => headers,
+            Err(name) => {
+                let error = ClientError::reserved_header(&name);
+                let topic = output.topic().to_string();
+                return (taken, Some(NotWritten { error, topic }));
+            }
+        };
         if let Err(error) = producer.produce(&output.outgoing(&headers), number) {
             return (taken, Some(error));
         }
@@ -113,17 +129,20 @@ pub(crate) fn produce_letter(
     record: &Record,
     to: &DeadLetters,
     origin: &Origin,
+    stamp: Option<&[u8]>,
     member: &Member,
 ) -> Result<(), NotWritten> {
     let letter = Letter::of(record, to.form(), origin, member.clock().wall_millis());
-    let headers = letter.headers();
+    let headers = letter.headers(stamp);
     producer.produce(&letter.outgoing(to.topic(), &headers), number)
 }
 
 impl OutputsJob {
     fn write(mut self, producer: &Producer, number: u64) -> Open {
         let outputs = std::mem::take(&mut self.outputs);
-        let (messages, failure) = produce_outputs(producer, number, &outputs);
+        let stamp = self.stamp.as_deref();
+        let (messages, failure) =
+            produce_outputs(producer, number, &outputs, &self.sending.payload, stamp);
         let first = outputs.first().map(|output| Arc::clone(output.topic()));
         Open {
             job: Job::Outputs(self),
@@ -142,9 +161,18 @@ impl LetterJob {
             letter: DeadLetter { at, payload, tries },
             to,
             origin,
+            stamp,
         } = self;
         let record = Record::new(payload, &at, 0, Arc::clone(member));
-        let result = produce_letter(producer, number, &record, &to, &origin, member);
+        let result = produce_letter(
+            producer,
+            number,
+            &record,
+            &to,
+            &origin,
+            stamp.as_deref(),
+            member,
+        );
         let bytes = record.size();
         let (payload, _) = record.into_parts();
         Open {
@@ -153,6 +181,7 @@ impl LetterJob {
                 letter: DeadLetter { at, payload, tries },
                 to,
                 origin,
+                stamp,
             }),
             bytes,
             messages: usize::from(result.is_ok()),

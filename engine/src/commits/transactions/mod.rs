@@ -27,6 +27,7 @@ use keyway_core::{CommitAnswer, CommitFinished, PartitionAnswer, Staged, TaskRef
 use self::topics::Topics;
 pub(crate) use self::writing::letter_of;
 use super::{Composer, judge_not_sent, refused};
+use crate::causal::Stamp;
 use crate::context::Member;
 use crate::dead_letters::{DeadLetters, Origin};
 use crate::kafka::{
@@ -55,6 +56,15 @@ pub(crate) struct TransactionJob {
     /// Where the dead letters of each partition go.
     pub(crate) letters: Vec<Option<DeadLetters>>,
     pub(crate) origin: Origin,
+    pub(crate) stamp: Stamp,
+}
+
+/// What is written, beside the records' own.
+pub(super) struct Beside {
+    /// Where the dead letters of each partition go.
+    letters: Vec<Option<DeadLetters>>,
+    origin: Origin,
+    stamp: Stamp,
 }
 
 /// What a transaction came to.
@@ -160,6 +170,7 @@ impl Transactor {
             names,
             letters,
             origin,
+            stamp,
         } = job;
         let made = self.composer.compose(&plan, &names);
         self.look_for_unknown(&names);
@@ -180,9 +191,13 @@ impl Transactor {
             })
             .collect();
         let (mut refusals, mut takes) = (Vec::new(), None);
+        let beside = Beside {
+            letters,
+            origin,
+            stamp,
+        };
         if !parts.is_empty() && self.can_be_told(&made, &parts) {
-            let mut outcome =
-                self.attempt(&plan, &parts, &mut staged, &letters, &origin, &mut refusals);
+            let mut outcome = self.attempt(&plan, &parts, &mut staged, &beside, &mut refusals);
             if let Outcome::InDoubt = outcome {
                 outcome = Outcome::Aborted(self.find_out(&plan, &parts, jobs));
             }
@@ -216,7 +231,7 @@ impl Transactor {
         let outcome = if is_stored { "committed" } else { "aborted" };
         ::metrics::counter!(metrics::TRANSACTIONS, "outcome" => outcome).increment(1);
         let healed = match is_stored && !self.state.topics.failing.is_empty() {
-            true => self.healed(&staged, &letters, &answers),
+            true => self.healed(&staged, &beside.letters, &answers),
             false => Vec::new(),
         };
         for refusal in &refusals {
@@ -255,8 +270,7 @@ impl Transactor {
         plan: &keyway_core::CommitPlan,
         parts: &[Part<'_>],
         staged: &mut [Vec<Staged<Message>>],
-        letters: &[Option<DeadLetters>],
-        origin: &Origin,
+        beside: &Beside,
         refusals: &mut Vec<Refusal>,
     ) -> Outcome {
         let all = |answer: CommitAnswer| Outcome::Aborted(vec![answer; parts.len()]);
@@ -284,7 +298,7 @@ impl Transactor {
             return all(self.judge(&error));
         }
         let indexes: Vec<usize> = parts.iter().map(|part| part.index).collect();
-        let writing = self.write(&indexes, staged, letters, origin);
+        let writing = self.write(&indexes, staged, beside);
         if !writing.refused.is_empty() {
             self.abort();
             let first = writing.first;

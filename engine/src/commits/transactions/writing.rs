@@ -5,9 +5,8 @@ use std::time::{Duration, Instant};
 
 use keyway_core::{Carried, Staged};
 
-use super::{ASK_AGAIN, Refusal, Transactor, take_tokens};
+use super::{ASK_AGAIN, Beside, Refusal, Transactor, take_tokens};
 use crate::context::Member;
-use crate::dead_letters::{DeadLetters, Origin};
 use crate::kafka::{ClientError, NotWritten, ProducerEvent};
 use crate::record::{Message, Record};
 use crate::workers::guarded;
@@ -34,9 +33,9 @@ impl Transactor {
         &mut self,
         indexes: &[usize],
         staged: &mut [Vec<Staged<Message>>],
-        letters: &[Option<DeadLetters>],
-        origin: &Origin,
+        beside: &Beside,
     ) -> Writing {
+        let stamp = beside.stamp.as_deref();
         self.look_for_missing();
         let mut writing = Writing {
             first: self.state.last_number + 1,
@@ -60,18 +59,27 @@ impl Transactor {
                 };
                 let (taken, failure) = match &staged.carried {
                     Carried::Nothing => continue,
-                    Carried::Outputs(message) => {
-                        message.read_outputs(|outputs| produce_outputs(producer, number, outputs))
-                    }
+                    Carried::Outputs(message) => message.read_outputs(|outputs| {
+                        produce_outputs(producer, number, outputs, message, stamp)
+                    }),
                     // The core asks for no letter where its route has no topic.
-                    Carried::Letter { .. } => match (letter_of(staged, member), &letters[*index]) {
-                        (Some(record), Some(to)) => {
-                            let written =
-                                produce_letter(producer, number, &record, to, origin, member);
-                            (usize::from(written.is_ok()), written.err())
+                    Carried::Letter { .. } => {
+                        match (letter_of(staged, member), &beside.letters[*index]) {
+                            (Some(record), Some(to)) => {
+                                let written = produce_letter(
+                                    producer,
+                                    number,
+                                    &record,
+                                    to,
+                                    &beside.origin,
+                                    stamp,
+                                    member,
+                                );
+                                (usize::from(written.is_ok()), written.err())
+                            }
+                            _ => continue,
                         }
-                        _ => continue,
-                    },
+                    }
                 };
                 writing.open += taken;
                 if let Some(failure) = failure {

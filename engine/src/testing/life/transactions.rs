@@ -9,6 +9,7 @@ use super::{Life, Log};
 use crate::commits::letter_of;
 use crate::dead_letters::Letter;
 use crate::observer::Observer;
+use crate::output::Output;
 use crate::record::Message;
 use crate::testing::letters::TestLetter;
 use crate::testing::outputs::TestOutput;
@@ -25,8 +26,9 @@ impl Life {
         let refused = staged.iter_mut().flatten();
         let refused: Vec<_> = refused.filter(|staged| refuses(staged)).collect();
         let finished = if refused.is_empty() {
+            let stamp = self.stamp().flatten();
             for staged in staged.iter_mut().flatten() {
-                self.write(log, staged);
+                self.write(log, staged, stamp.as_deref());
             }
             self.store(log, &plan)
         } else {
@@ -55,17 +57,18 @@ impl Life {
         }
     }
 
-    fn write(&self, log: &mut Log, staged: &mut Staged<Message>) {
+    fn write(&self, log: &mut Log, staged: &mut Staged<Message>, stamp: Option<&[u8]>) {
         if let Carried::Outputs(message) = &staged.carried {
             message.read_outputs(|outputs| {
-                log.outputs.extend(outputs.iter().map(TestOutput::of));
+                let written = |output: &Output| TestOutput::of(output, message, stamp);
+                log.outputs.extend(outputs.iter().map(written));
             });
         }
         let to = self.slots.dead_letters(staged.at.slot);
         if let (Some(record), Some(to)) = (letter_of(staged, &self.member), to) {
             let wall = self.member.clock().wall_millis();
             let letter = Letter::of(&record, to.form(), &self.origin, wall);
-            log.letters.push(TestLetter::of(to.topic(), &letter));
+            log.letters.push(TestLetter::of(to.topic(), &letter, stamp));
             self.scribe.dead(&record);
         }
     }
