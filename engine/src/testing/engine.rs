@@ -220,6 +220,21 @@ impl TestEngine {
         self
     }
 
+    /// The same with another configuration, as a redeploy does it.
+    ///
+    /// # Errors
+    /// As [`Builder::build`]; nothing has changed then.
+    pub fn restart_as(&mut self, builder: Builder) -> Result<&mut Self, BuildError> {
+        let settings = builder.build()?.settings;
+        if self.end.is_none() {
+            // How it ended is not the question here.
+            let _ = self.stop(Duration::from_secs(10));
+        }
+        self.settings = settings;
+        self.begin_anew();
+        Ok(self)
+    }
+
     fn begin_anew(&mut self) {
         let partitions: BTreeSet<_> = self.life.partitions().into_iter().collect();
         let guard = self.runtime.enter();

@@ -113,6 +113,8 @@
 #[cfg(test)]
 mod assignment_tests;
 #[cfg(test)]
+mod causal_tests;
+#[cfg(test)]
 mod circuit_tests;
 #[cfg(test)]
 mod end_tests;
