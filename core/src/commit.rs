@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use keyway_offsets::Limits;
+use keyway_rider::most_bytes;
 
 use crate::command::{
     Command, CommitAnswer, CommitFinished, CommitPlan, CommitReason, PartitionAnswer,
@@ -18,7 +19,7 @@ use crate::ids::{Epoch, PartitionSlot, PlanId, Timestamp};
 use crate::mutant::{Mutant, mutated};
 use crate::partition::{AMBIGUOUS_COMMITS, Partition, Phase};
 use crate::rider::PlannedRider;
-use crate::stage::{Cover, Transaction};
+use crate::stage::{Cover, StageOrder, Transaction, beside_rider};
 
 /// What was complete and not committed at one moment.
 #[derive(Clone, Debug)]
@@ -141,7 +142,8 @@ impl<P, G: Gate<P>> Core<P, G> {
 
     /// Whether nothing is left to commit of the partition, and no request of it is under way: it may be let go.
     pub fn is_clean(&self, slot: PartitionSlot) -> bool {
-        self.partitions[slot.index()].is_clean() && !self.gate.owes_rider(slot)
+        let is_whole = !self.gate.owes_rider(slot) && !self.has_come_back(slot);
+        self.partitions[slot.index()].is_clean() && is_whole
     }
 
     /// Whether no commit of the partition is worth waiting for at its end: nothing is left to commit, or the broker has
@@ -232,8 +234,15 @@ impl<P, G: Gate<P>> Core<P, G> {
             self.commits.changed = true;
             return None;
         }
+        if !self.gate.riders_fit(most_bytes(&self.commits.limits)) {
+            return None;
+        }
         // What completed before must not be left out, wherever it is.
         let slots = slots.filter(|_| !keeps_cut);
+        let bound = match self.config.commit.transactional && keeps_cut {
+            true => self.closed_bound(),
+            false => StageOrder::END,
+        };
         let (mut partitions, mut staged) = (Vec::new(), Vec::new());
         let (mut left_dirty, mut stays_staged) = (false, false);
         for (index, partition) in self.partitions.iter_mut().enumerate() {
@@ -255,7 +264,10 @@ impl<P, G: Gate<P>> Core<P, G> {
                 continue;
             }
             let cover = match self.config.commit.transactional {
-                true => partition.cover(&self.commits.limits),
+                true => {
+                    let limits = beside_rider(self.commits.limits, self.gate.rider_chars(slot));
+                    partition.cover(&limits, bound)
+                }
                 false => Some(Cover {
                     map: partition.tracker.snapshot(),
                     staged: Vec::new(),
@@ -381,7 +393,8 @@ impl<P, G: Gate<P>> Core<P, G> {
         let version = state.in_flight.take();
         partition.rider.note_answer(answer.answer);
         let is_stored = answer.answer == CommitAnswer::Stored;
-        self.gate.rider_answered(answer.slot, is_stored);
+        let has_rider = is_stored || answer.answer == CommitAnswer::Unchanged;
+        self.gate.rider_answered(answer.slot, has_rider);
         if is_stored {
             self.gate.committed(answer.slot, state.planned_base);
         }

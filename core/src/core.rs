@@ -28,6 +28,7 @@ use crate::pace::Pacing;
 use crate::partition::{Partition, Phase};
 use crate::retry::Retries;
 use crate::route::Route;
+use crate::stage::Staging;
 use crate::status::Counters;
 use crate::work::Task;
 
@@ -46,6 +47,7 @@ pub struct Core<P, G = OpenGate> {
     pub(crate) pacing: Pacing<P>,
     pub(crate) held: BTreeMap<(PartitionSlot, Offset), LaneIndex>,
     pub(crate) commits: Commits,
+    pub(crate) staging: Staging,
     pub(crate) totals: Totals,
     pub(crate) counters: Counters,
     pub(crate) commands: VecDeque<Command<P>>,
@@ -104,6 +106,7 @@ impl<P, G: Gate<P>> Core<P, G> {
         let routes = config.routes.iter().cloned().map(Route::new).collect();
         Self {
             commits: Commits::new(config.limits),
+            staging: Staging::default(),
             routes,
             config,
             gate,

@@ -93,6 +93,21 @@ pub trait Gate<P> {
         None
     }
 
+    /// Whether what it would write fits: a rider has `room` bytes where there is no map beside it. Where it does not
+    /// nothing is committed any more, and the gate says why to whoever owns it.
+    #[inline]
+    fn riders_fit(&mut self, room: usize) -> bool {
+        let _ = room;
+        true
+    }
+
+    /// Characters that what it writes beside the partition's map takes of the whole text.
+    #[inline]
+    fn rider_chars(&self, slot: PartitionSlot) -> usize {
+        let _ = slot;
+        0
+    }
+
     /// Whether what it writes beside the partition's map has changed since the broker last acknowledged it.
     #[inline]
     fn owes_rider(&self, slot: PartitionSlot) -> bool {

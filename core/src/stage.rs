@@ -59,6 +59,27 @@ pub struct Staged<P> {
     update: Option<Update>,
     /// Its lane, which may have another place in the table when it comes back to it.
     lane: LaneId,
+    /// When it was first staged, beside the others of all partitions.
+    order: StageOrder,
+}
+
+/// The order in which records are first staged, over all partitions. What a record caused, by way of this member, is staged
+/// behind it: so everything before one point of the order is closed under causes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct StageOrder(u64);
+
+impl StageOrder {
+    /// Behind all that is ever staged.
+    pub(crate) const END: Self = Self(u64::MAX);
+}
+
+/// What is known of the order.
+#[derive(Debug, Default)]
+pub(crate) struct Staging {
+    last: u64,
+    /// Records that were staged, and run again since the broker has refused what they write: what was staged behind them
+    /// may be their effect.
+    came_back: BTreeMap<(PartitionSlot, Offset), StageOrder>,
 }
 
 /// A commit whose offsets and outputs are stored together or not at all.
@@ -86,12 +107,13 @@ pub(crate) struct Cover<P> {
 }
 
 impl<P> Partition<P> {
-    /// Takes off the stage what a transaction of this moment covers: all of it, or as many of the lowest records as the
-    /// map can tell from the rest. `None` when it can tell not even one, or there is a map without room although nothing
-    /// is staged: that is never stripped here, since it keeps outputs from being written again.
-    pub(crate) fn cover(&mut self, limits: &Limits) -> Option<Cover<P>> {
+    /// Takes off the stage what a transaction of this moment covers, of what was staged before `bound`: all of it, or as
+    /// many of the lowest records as the map can tell from the rest. `None` when it can tell not even one, or there is a
+    /// map without room although nothing is staged: that is never stripped here, since it keeps outputs from being written
+    /// again.
+    pub(crate) fn cover(&mut self, limits: &Limits, bound: StageOrder) -> Option<Cover<P>> {
         let map = self.tracker.snapshot();
-        if fits(&map, limits) || mutated(Mutant::CoverWithoutRoom) {
+        if (bound == StageOrder::END && fits(&map, limits)) || mutated(Mutant::CoverWithoutRoom) {
             let staged = std::mem::take(&mut self.staged);
             return Some(Cover {
                 map,
@@ -99,8 +121,26 @@ impl<P> Partition<P> {
                 is_all: true,
             });
         }
-        self.staged.sort_by_key(|staged| staged.at.offset);
-        let (mut most, mut too_many) = (0, self.staged.len());
+        let most = self.coverable(limits, bound)?;
+        let map = self.map_with(most);
+        let staged: Vec<_> = self.staged.drain(..most).collect();
+        Some(Cover {
+            map,
+            staged,
+            is_all: self.staged.is_empty(),
+        })
+    }
+
+    /// How many can be covered of what was staged before `bound`, with these in front of the stage afterwards. `None` when
+    /// the map has no room for any, or there is none and what is committed says the same.
+    fn coverable(&mut self, limits: &Limits, bound: StageOrder) -> Option<usize> {
+        self.staged
+            .sort_by_key(|staged| (staged.order >= bound, staged.at.offset));
+        let all = self.staged.partition_point(|staged| staged.order < bound);
+        if fits(&self.map_with(all), limits) {
+            return Some(all);
+        }
+        let (mut most, mut too_many) = (0, all);
         while too_many - most > 1 {
             let middle = most + (too_many - most) / 2;
             match fits(&self.map_with(middle), limits) {
@@ -108,19 +148,33 @@ impl<P> Partition<P> {
                 false => too_many = middle,
             }
         }
-        (most > 0).then(|| Cover {
-            map: self.map_with(most),
-            staged: self.staged.drain(..most).collect(),
-            is_all: false,
-        })
+        (most > 0).then_some(most)
+    }
+
+    /// The earliest of what was staged before `bound` and can't be covered.
+    fn first_left(&mut self, limits: &Limits, bound: StageOrder) -> Option<StageOrder> {
+        let most = self.coverable(limits, bound).unwrap_or(0);
+        let left = self.staged[most..].iter().map(|staged| staged.order);
+        left.filter(|order| *order < bound).min()
     }
 
     /// The map with so many of what is staged, and no more.
     fn map_with(&self, covered: usize) -> HoleMap {
+        if covered == self.staged.len() {
+            return self.tracker.snapshot();
+        }
         let mut tracker = self.tracker.clone();
         let rest = self.staged[covered..].iter();
         tracker.reopen(rest.map(|staged| staged.at.offset));
         tracker.snapshot()
+    }
+}
+
+/// What a map may have where a rider of the gate takes so many characters beside it.
+pub(crate) fn beside_rider(limits: Limits, chars: usize) -> Limits {
+    match chars {
+        0 => limits,
+        chars => limits.capped_at(limits.cap_chars.saturating_sub(chars)),
     }
 }
 
@@ -164,6 +218,7 @@ impl<P, G: Gate<P>> Core<P, G> {
             self.totals.bytes -= freed as usize;
         }
         let lane = self.lanes.get(at.lane).id;
+        let order = self.staging.order_of((at.slot, at.offset));
         self.totals.staged += 1;
         self.totals.staged_bytes += at.bytes as usize;
         self.partitions[at.slot.index()].staged.push(Staged {
@@ -173,6 +228,7 @@ impl<P, G: Gate<P>> Core<P, G> {
             refused: false,
             update,
             lane,
+            order,
         });
         self.settle(&at, now);
         if self.stage_is_filling(at.slot) {
@@ -190,8 +246,39 @@ impl<P, G: Gate<P>> Core<P, G> {
             || is_much(self.totals.output_bytes, bounds.output_bytes)
     }
 
+    /// Up to where of the stage a transaction may go, so that no effect is in it without its cause: nothing that was staged
+    /// behind a record which can't be covered, or has come back.
+    pub(crate) fn closed_bound(&mut self) -> StageOrder {
+        let came_back = self.staging.came_back.values().min();
+        let mut bound = came_back.copied().unwrap_or(StageOrder::END);
+        loop {
+            let mut first_left = bound;
+            for index in 0..self.partitions.len() {
+                if self.partitions[index].staged.is_empty() {
+                    continue;
+                }
+                let chars = self.gate.rider_chars(PartitionSlot(index as u32));
+                let limits = beside_rider(self.commits.limits, chars);
+                let left = self.partitions[index].first_left(&limits, bound);
+                first_left = first_left.min(left.unwrap_or(bound));
+            }
+            if first_left == bound {
+                return bound;
+            }
+            bound = first_left;
+        }
+    }
+
+    /// Whether records of the partition have come back from the stage and are not staged again: what was staged behind
+    /// them must not be committed without them.
+    pub(crate) fn has_come_back(&self, slot: PartitionSlot) -> bool {
+        let of_slot = (slot, Offset::ZERO)..=(slot, Offset::MAX);
+        self.staging.came_back.range(of_slot).next().is_some()
+    }
+
     /// Nothing of the partition's stage is written any more: whoever has it next runs these records again.
     pub(crate) fn drop_stage(&mut self, slot: PartitionSlot) {
+        self.staging.came_back.retain(|(its, _), _| *its != slot);
         for staged in std::mem::take(&mut self.partitions[slot.index()].staged) {
             self.take_off(&staged);
             self.forget_total(staged.at.bytes);
@@ -323,6 +410,10 @@ impl<P, G: Gate<P>> Core<P, G> {
 
     fn send_one_back(&mut self, staged: Staged<P>, now: Timestamp) {
         self.take_off(&staged);
+        if self.gate.keeps_cut() {
+            let record = (staged.at.slot, staged.at.offset);
+            self.staging.came_back.insert(record, staged.order);
+        }
         let slot = staged.at.slot;
         let index = self.lanes.find_or_make(staged.lane, slot);
         self.put_aside(index);
@@ -360,6 +451,16 @@ impl<P, G: Gate<P>> Core<P, G> {
     pub(crate) fn stage_letter(&mut self, letter: DeadLetter<P>, now: Timestamp) {
         let DeadLetter { at, payload, tries } = letter;
         self.stage(at, Carried::Letter { payload, tries }, None, 0, now);
+    }
+}
+
+impl Staging {
+    /// The place of a record that is staged now: the one that it had, where it has come back from there.
+    fn order_of(&mut self, record: (PartitionSlot, Offset)) -> StageOrder {
+        self.came_back.remove(&record).unwrap_or_else(|| {
+            self.last += 1;
+            StageOrder(self.last)
+        })
     }
 }
 

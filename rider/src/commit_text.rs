@@ -108,6 +108,11 @@ pub const fn guaranteed_bytes(limits: &Limits) -> usize {
     }
 }
 
+/// The characters that a rider of so many bytes takes of a text, at most.
+pub const fn rider_chars(bytes: usize) -> usize {
+    text::chars_of(HEADER_BYTES.saturating_add(bytes))
+}
+
 /// The bytes that a rider may have where there is no map beside it.
 pub const fn most_bytes(limits: &Limits) -> usize {
     let bytes = text::bytes_within(limits.cap_chars).saturating_sub(HEADER_BYTES);

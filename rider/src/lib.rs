@@ -8,7 +8,9 @@ mod rider;
 mod scrub;
 mod state;
 
-pub use commit_text::{CommitMap, CommitText, Offer, Rung, guaranteed_bytes, most_bytes};
+pub use commit_text::{
+    CommitMap, CommitText, Offer, Rung, guaranteed_bytes, most_bytes, rider_chars,
+};
 pub use complete::{NotCompleted, WithComplete, with_complete};
 pub use envelope::{EnvelopeFault, MAX_RIDER_BYTES};
 pub use metadata::{BadMetadata, Metadata, MetadataError, TextFormat, decode_rider, read};

@@ -41,18 +41,15 @@ pub(super) struct Frontier {
 #[derive(Debug)]
 struct Owned {
     channel: Channel,
-    baseline: Offset,
+    /// What its commits carry: what was learned of other topics, and the highest offset that is complete.
+    shard: Shard,
     /// Everything below it is complete.
     base: Offset,
     /// Highest offset that was started here.
     started: Option<Position>,
-    /// Highest offset that is complete.
-    complete: Option<Position>,
-    /// What its shard carries.
-    learned: Causes,
-    /// What the broker has acknowledged of that.
+    /// What the broker has acknowledged of what was learned.
     acknowledged: Causes,
-    /// Grows with each change of `learned`.
+    /// Grows with each change of what was learned.
     version: u64,
     in_flight: Option<u64>,
     stored: Option<u64>,
@@ -66,7 +63,7 @@ impl Frontier {
         }
         for owned in self.slots.iter().flatten() {
             let seen = match owned.started {
-                _ if mutated(Mutant::StampWithoutRunning) => owned.complete,
+                _ if mutated(Mutant::StampWithoutRunning) => owned.shard.highest_complete,
                 _ if mutated(Mutant::StampByWatermark) => {
                     Offset::new(owned.base.get() - 1).and_then(|below| below.try_into().ok())
                 }
@@ -108,7 +105,7 @@ impl Frontier {
 
     pub(super) fn completed(&mut self, slot: PartitionSlot, offset: Offset) {
         if let Some(owned) = self.owned_mut(slot) {
-            raise(&mut owned.complete, offset);
+            raise(&mut owned.shard.highest_complete, offset);
         }
     }
 
@@ -144,25 +141,27 @@ impl Frontier {
             self.slots.resize_with(slot.index() + 1, || None);
         }
         let is_written = shard.is_some();
-        let (learned, complete, baseline) = match shard {
-            Some(shard) => (shard.learned, shard.highest_complete, shard.baseline),
-            None => (Causes::default(), None, baseline),
-        };
-        let known: Vec<_> = learned.iter().collect();
-        if let Some(position) = complete {
+        let mut shard = shard.unwrap_or_else(|| Shard {
+            topic: channel.topic(),
+            baseline,
+            highest_complete: None,
+            learned: Causes::default(),
+            is_lossy: false,
+        });
+        let known: Vec<_> = shard.learned.iter().collect();
+        if let Some(position) = shard.highest_complete {
             self.learn(channel, position, true);
+        }
+        let acknowledged = shard.learned.clone();
+        if mutated(Mutant::NoCustody) {
+            shard.learned = Causes::default();
         }
         self.slots[slot.index()] = Some(Owned {
             channel,
-            baseline,
+            shard,
             base: Offset::ZERO,
             started: None,
-            complete,
-            acknowledged: learned.clone(),
-            learned: match mutated(Mutant::NoCustody) {
-                true => Causes::default(),
-                false => learned,
-            },
+            acknowledged,
             version: 0,
             in_flight: None,
             // Every commit carries a shard, so that one without is known to be lost: the first one too.
@@ -186,7 +185,10 @@ impl Frontier {
         let Some(owned) = self.slots.get_mut(slot.index()).and_then(Option::take) else {
             return;
         };
-        for position in [owned.started, owned.complete].into_iter().flatten() {
+        for position in [owned.started, owned.shard.highest_complete]
+            .into_iter()
+            .flatten()
+        {
             self.known.merge(owned.channel, position);
         }
         self.elsewhere.merge_all(&owned.acknowledged);
@@ -200,7 +202,7 @@ impl Frontier {
         self.elsewhere = Causes::default();
         self.stamp = None;
         for owned in self.slots.iter_mut().flatten() {
-            owned.learned.remove_topic(topic);
+            owned.shard.learned.remove_topic(topic);
         }
     }
 
@@ -224,13 +226,13 @@ impl Frontier {
         let slots = self.slots.iter().enumerate();
         let slots = slots.filter_map(|(index, owned)| Some((index, owned.as_ref()?)));
         let home = self.homes.get(&channel).map(|slot| slot.index());
-        let roomiest = || slots.min_by_key(|(_, owned)| owned.learned.len());
+        let roomiest = || slots.min_by_key(|(_, owned)| owned.shard.learned.len());
         let Some(index) = home.or_else(|| roomiest().map(|(index, _)| index)) else {
             return;
         };
         if let Some(owned) = &mut self.slots[index] {
             self.homes.insert(channel, PartitionSlot(index as u32));
-            if owned.learned.merge(channel, position) {
+            if owned.shard.learned.merge(channel, position) {
                 owned.version += 1;
                 self.has_news = true;
             }
@@ -243,25 +245,42 @@ impl Frontier {
     }
 
     /// What a commit of this moment writes beside the partition's map.
-    pub(super) fn shard(&mut self, slot: PartitionSlot, is_lossy: bool) -> Option<Shard> {
+    pub(super) fn shard(&mut self, slot: PartitionSlot, is_lossy: bool) -> Option<Vec<u8>> {
         let owned = self.owned_mut(slot)?;
         owned.in_flight = Some(owned.version);
-        Some(owned.shard(is_lossy))
+        owned.shard.is_lossy = is_lossy;
+        Some(match mutated(Mutant::OwnHighestLeftOut) {
+            false => owned.shard.encode(),
+            true => {
+                let shard = owned.shard.clone();
+                let highest_complete = None;
+                Shard {
+                    highest_complete,
+                    ..shard
+                }
+                .encode()
+            }
+        })
+    }
+
+    /// Bytes of the partition's shard.
+    pub(super) fn shard_bytes(&self, slot: PartitionSlot) -> Option<usize> {
+        let owned = self.slots.get(slot.index())?.as_ref()?;
+        Some(owned.shard.encoded_len())
+    }
+
+    /// The partition whose shard is the largest, and its bytes.
+    pub(super) fn largest_shard(&self) -> Option<(Channel, usize)> {
+        let owned = self.slots.iter().flatten();
+        owned
+            .map(|owned| (owned.channel, owned.shard.encoded_len()))
+            .max_by_key(|(_, bytes)| *bytes)
     }
 
     /// Everything below `base` is complete. Says whether that is something new.
     pub(super) fn settled(&mut self, slot: PartitionSlot, base: Offset) -> bool {
         let owned = self.owned_mut(slot);
         owned.is_some_and(|owned| std::mem::replace(&mut owned.base, base) != base)
-    }
-
-    /// Bytes of the largest shard of an owned partition.
-    pub(super) fn largest_shard(&self) -> usize {
-        let owned = self.slots.iter().flatten();
-        owned
-            .map(|owned| owned.shard(false).encoded_len())
-            .max()
-            .unwrap_or(0)
     }
 
     /// Whether the broker lacks something of the partition's shard.
@@ -276,7 +295,7 @@ impl Frontier {
             if let (Some(version), true) = (owned.in_flight.take(), is_stored) {
                 owned.stored = Some(version);
                 if version == owned.version {
-                    owned.acknowledged = owned.learned.clone();
+                    owned.acknowledged = owned.shard.learned.clone();
                 }
             }
         }
@@ -301,21 +320,6 @@ impl Frontier {
 
     fn owned_mut(&mut self, slot: PartitionSlot) -> Option<&mut Owned> {
         self.slots.get_mut(slot.index())?.as_mut()
-    }
-}
-
-impl Owned {
-    fn shard(&self, is_lossy: bool) -> Shard {
-        Shard {
-            topic: self.channel.topic(),
-            baseline: self.baseline,
-            highest_complete: match mutated(Mutant::OwnHighestLeftOut) {
-                true => None,
-                false => self.complete,
-            },
-            learned: self.learned.clone(),
-            is_lossy,
-        }
     }
 }
 

@@ -389,6 +389,10 @@ impl CausalGate {
         reading: Reading,
     ) {
         let before = self.committed.get(&channel).copied();
+        if self.owns(channel) {
+            // What this member has committed meanwhile is newer than any answer.
+            return;
+        }
         if before > committed {
             if reading == Reading::First {
                 self.suspects.insert(channel);
@@ -406,9 +410,7 @@ impl CausalGate {
             return;
         };
         self.committed.insert(channel, committed);
-        if !self.owns(channel) {
-            self.settle(channel, committed);
-        }
+        self.settle(channel, committed);
     }
 
     /// Channels whose committed offset was read as less than before: to be read [`Reading::Again`] once every request that
@@ -671,16 +673,28 @@ impl<P: CarriesCauses> Gate<P> for CausalGate {
 
     fn rider(&mut self, slot: PartitionSlot) -> Option<Vec<u8>> {
         let is_lossy = !self.lost.is_empty() && !self.config.accept_lost_frontier;
-        let shard = self.frontier.shard(slot, is_lossy)?.encode();
-        let (bytes, budget) = (shard.len(), self.config.shard_budget);
-        if let (true, Some(channel)) = (bytes > budget, self.channel(slot)) {
-            self.stop_because(CausalStop::ShardTooLarge {
-                channel,
-                bytes,
-                budget,
-            });
+        self.frontier.shard(slot, is_lossy)
+    }
+
+    fn riders_fit(&mut self, room: usize) -> bool {
+        self.config.shard_budget = room;
+        let largest = self.frontier.largest_shard();
+        match largest.filter(|(_, bytes)| *bytes > room) {
+            None => true,
+            Some((channel, bytes)) => {
+                self.stop_because(CausalStop::ShardTooLarge {
+                    channel,
+                    bytes,
+                    budget: room,
+                });
+                false
+            }
         }
-        Some(shard)
+    }
+
+    fn rider_chars(&self, slot: PartitionSlot) -> usize {
+        let bytes = self.frontier.shard_bytes(slot);
+        bytes.map_or(0, keyway_rider::rider_chars)
     }
 
     fn owes_rider(&self, slot: PartitionSlot) -> bool {

@@ -95,7 +95,7 @@ impl CausalGate {
                 .collect(),
             frontier_channels,
             stamp_bytes,
-            shard_bytes: self.frontier.largest_shard(),
+            shard_bytes: self.frontier.largest_shard().map_or(0, |(_, bytes)| bytes),
             sends_refused: self.may_stamp().err(),
             counters: self.counters,
         }

@@ -192,6 +192,22 @@ impl Gate<Message> for EngineGate {
     }
 
     #[inline]
+    fn riders_fit(&mut self, room: usize) -> bool {
+        match self {
+            Self::Open => true,
+            Self::Causal(gate, _) => Gate::<Message>::riders_fit(&mut **gate, room),
+        }
+    }
+
+    #[inline]
+    fn rider_chars(&self, slot: PartitionSlot) -> usize {
+        match self {
+            Self::Open => 0,
+            Self::Causal(gate, _) => Gate::<Message>::rider_chars(&**gate, slot),
+        }
+    }
+
+    #[inline]
     fn owes_rider(&self, slot: PartitionSlot) -> bool {
         match self {
             Self::Open => false,
