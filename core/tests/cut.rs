@@ -54,8 +54,10 @@ fn where_one_partition_has_to_wait_all_wait() {
     world.answer(CommitAnswer::Repeat);
     world.arrive_at(1, &[(2, "b")]);
     world.done_at(1, &[2]);
-    let planned =
-        world.with(|core, now| core.commit_now(CommitReason::Requested, None, now).is_some());
+    let planned = world.with(|core, now| {
+        core.commit_now(CommitReason::Requested, None, now)
+            .is_some()
+    });
     assert!(!planned, "the refused ones wait for their backoff");
     world.wait(BACKOFF);
     assert_eq!(slots(&world), [0, 1]);

@@ -274,6 +274,11 @@ impl CausalGate {
         self.channels.add_topic(id, partitions);
     }
 
+    /// The id of a topic that the group consumes.
+    pub fn topic_id(&self, name: &str) -> Option<TopicId> {
+        self.names.get(name).copied()
+    }
+
     /// The name of a topic that the group consumes.
     pub fn topic_name(&self, id: TopicId) -> Option<&str> {
         let mut names = self.names.iter();

@@ -136,6 +136,15 @@ impl ClientError {
         }
     }
 
+    /// The topic does not exist.
+    pub(crate) fn missing_topic(topic: &str) -> Self {
+        Self::Denied {
+            what: DeniedWhat::MissingTopic(topic.to_owned()),
+            code: ErrorCode::of(Rd::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART as i32),
+            text: "no broker knows it".to_owned(),
+        }
+    }
+
     /// Nothing came in time.
     pub(crate) fn no_answer() -> Self {
         Self::of(Failure {

@@ -19,9 +19,10 @@ use keyway_core::{PartitionSlot, Restored, Timestamp};
 use keyway_offsets::Offset;
 
 use super::PollLoop;
+use super::look::Identified;
 use super::restore::RestoreAnswer;
 use crate::causal::{CausalAnswer, CausalStatus, Cause, Facts, HeldHead, Question, Stamp};
-use crate::kafka::{ClientError, TopicPartition};
+use crate::kafka::{ClientError, DeniedWhat, TopicPartition};
 use crate::stop::StopReason;
 use crate::workers::guarded;
 
@@ -31,6 +32,12 @@ const ASK_EVERY: (Duration, Duration) = (Duration::from_millis(50), Duration::fr
 
 /// Before a question that had no answer is asked again.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
+
+/// They come ten seconds apart: one may be of a broker that has not heard of the topic yet.
+const ANSWERS_THAT_IT_IS_GONE: u32 = 2;
+
+/// Between two warnings.
+const WARN_EVERY: Duration = Duration::from_secs(30);
 
 /// A committed offset that went down is read again after this: no request of before is under way any more.
 const REQUESTS_OVER: Duration = Duration::from_secs(60);
@@ -54,6 +61,9 @@ pub(super) struct CausalState {
     suspected_at: Option<Timestamp>,
     /// How often what stays was restored anew.
     pub(super) demotions: u64,
+    /// How often in a row a topic was said not to exist.
+    missing: HashMap<String, u32>,
+    warned_at: Option<Timestamp>,
     /// Since when the held heads were seen.
     since: HashMap<(PartitionSlot, Offset), Timestamp>,
     /// Why the latest question had no answer.
@@ -98,6 +108,12 @@ impl PollLoop {
                 id,
                 facts: Ok(facts),
             } => {
+                if let Some(error) = self.lacks_topic(&facts) {
+                    tracing::warn!(%error, "nothing is assigned before all topics of the group are there");
+                    self.state.causal.failure = Some(error);
+                    self.state.causal.group_at = Some(now.after(ASK_AGAIN));
+                    return;
+                }
                 self.state.causal.failure = None;
                 self.take_facts(&facts);
                 self.state.causal.read_for = id;
@@ -129,6 +145,17 @@ impl PollLoop {
             }
         }
         self.heed_causal(now);
+    }
+
+    /// A topic of the group that does not exist, and never has while this member ran: records that name it could not be told
+    /// from those that name what the group does not consume.
+    fn lacks_topic(&self, facts: &Facts) -> Option<ClientError> {
+        let gate = self.core.gate().as_causal()?;
+        let is_known = |topic: &Arc<str>| {
+            gate.topic_id(topic).is_some() || facts.topics.iter().any(|(name, ..)| name == topic)
+        };
+        let missing = self.named_topics.iter().find(|topic| !is_known(topic))?;
+        Some(ClientError::missing_topic(missing))
     }
 
     fn take_facts(&mut self, facts: &Facts) {
@@ -237,7 +264,7 @@ impl PollLoop {
                 blockers: head.blockers.iter().map(|held| cause(gate, held)).collect(),
             });
         }
-        Some(CausalStatus {
+        let status = CausalStatus {
             held: status.held,
             longest_hold: heads.iter().map(|head| head.waits_for).max(),
             heads,
@@ -251,7 +278,9 @@ impl PollLoop {
             sends_refused: status.sends_refused.map(|why| why.to_string()),
             demotions: self.state.causal.demotions,
             failure: self.state.causal.failure.clone(),
-        })
+        };
+        self.warn_of_bounds(&status, now);
+        Some(status)
     }
 
     /// Stops where the gate says so.
@@ -292,8 +321,53 @@ impl PollLoop {
         }
         tracing::warn!(partitions = ?stay, "restored anew, since a partition has left without its last commit");
         self.state.causal.demotions += 1;
-        for partition in stay {
-            self.restore_anew(&partition, false, now);
+        self.restore_anew(&stay, false, now);
+    }
+
+    /// A topic that two answers in a row, some time apart, say does not exist is deleted: nothing waits for it any more.
+    /// That it may not be seen, or that there is no answer, says nothing.
+    pub(super) fn heed_missing(&mut self, answer: &Identified, now: Timestamp) {
+        let Some(gate) = self.core.gate_mut().as_causal_mut() else {
+            return;
+        };
+        for (topic, id) in answer.ids.iter().flatten() {
+            let missing = matches!(
+                id,
+                Err(ClientError::Denied {
+                    what: DeniedWhat::MissingTopic(_),
+                    ..
+                })
+            );
+            if !missing {
+                self.state.causal.missing.remove(topic);
+                continue;
+            }
+            let times = self.state.causal.missing.entry(topic.clone()).or_default();
+            *times += 1;
+            if let (ANSWERS_THAT_IT_IS_GONE, Some(id)) = (*times, gate.topic_id(topic)) {
+                tracing::warn!(topic, %id, "the topic is deleted: what waits for it goes on");
+                gate.topic_deleted(id);
+            }
+        }
+        self.core.pass_gate(now);
+    }
+
+    /// Says so when stamps or shards come near their bounds, at which the member would stop.
+    fn warn_of_bounds(&mut self, status: &CausalStatus, now: Timestamp) {
+        let near = |bytes: usize, budget: usize| bytes / 4 >= budget / 5;
+        let is_near = near(status.stamp_bytes, status.causes_budget)
+            || near(status.shard_bytes, status.shard_budget);
+        let is_due = |at: Timestamp| now.since(at) >= WARN_EVERY;
+        if is_near && self.state.causal.warned_at.is_none_or(is_due) {
+            self.state.causal.warned_at = Some(now);
+            tracing::warn!(
+                channels = status.frontier_channels,
+                stamp_bytes = status.stamp_bytes,
+                causes_budget = status.causes_budget,
+                shard_bytes = status.shard_bytes,
+                shard_budget = status.shard_budget,
+                "what was seen of other topics comes near its bound, at which the member stops"
+            );
         }
     }
 

@@ -55,9 +55,9 @@ impl PollLoop {
                 }
             }
         }
-        for partition in self.state.identities.answered(answer, now) {
-            self.restore_anew(&partition, true, now);
-        }
+        self.heed_missing(answer, now);
+        let anew = self.state.identities.answered(answer, now);
+        self.restore_anew(&anew, true, now);
     }
 
     pub(super) fn make_health(&self, core: &keyway_core::Status, now: Timestamp) -> Health {

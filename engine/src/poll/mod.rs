@@ -484,7 +484,7 @@ impl PollLoop {
                 SourceEvent::OffsetOutOfRange { tp, offset, error } => {
                     self.state.denials.read(&tp);
                     tracing::warn!(partition = %tp, offset, %error, "the position is not in the log: restoring anew");
-                    self.restore_anew(&tp, false, now);
+                    self.restore_anew(&[tp], false, now);
                 }
                 SourceEvent::TokenRefresh => {
                     // Without a provider librdkafka does not ask.

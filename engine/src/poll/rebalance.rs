@@ -408,19 +408,28 @@ impl PollLoop {
         }
     }
 
-    /// A partition's position is not in the log any more, or its topic has a new life: its assignment ends, and it is
-    /// restored while it stays assigned. What was complete and not committed runs again.
-    pub(super) fn restore_anew(&mut self, name: &TopicPartition, new_life: bool, now: Timestamp) {
-        let Some(slot) = self.slots.find(name) else {
-            return;
-        };
-        let waits = self.state.rebalancing.restoring().contains(name);
-        if waits || self.slots.epoch(slot).is_none() || self.state.shutdown.is_some() {
+    /// A partition's position is not in the log any more, or its topic has a new life, or it must not go on from what was
+    /// done here: its assignment ends, and it is restored while it stays assigned. What was complete and not committed
+    /// runs again.
+    pub(super) fn restore_anew(
+        &mut self,
+        names: &[TopicPartition],
+        new_life: bool,
+        now: Timestamp,
+    ) {
+        if self.state.shutdown.is_some() {
             return;
         }
-        let partitions = vec![(slot, name.clone())];
+        let restoring = self.state.rebalancing.restoring();
+        let mut partitions = self.known(names);
+        partitions
+            .retain(|(slot, name)| !restoring.contains(name) && self.slots.epoch(*slot).is_some());
+        if partitions.is_empty() {
+            return;
+        }
         self.let_go(&partitions);
-        log_refusal(self.source.pause(std::slice::from_ref(name)));
+        let names: Vec<_> = partitions.iter().map(|(_, name)| name.clone()).collect();
+        log_refusal(self.source.pause(&names));
         let restore = self.ask_restorer(partitions, new_life, now);
         self.state.rebalancing.late.push(restore);
     }
