@@ -55,6 +55,9 @@ pub struct CausalConfig {
     pub shard_budget: usize,
     /// Sending goes on though what the group had learned may be lost: its stamps may name too little.
     pub accept_lost_frontier: bool,
+    /// A channel that joins what the group consumes is read from behind the records whose effects are out, and those are
+    /// never delivered. Without it the member refuses to start.
+    pub skip_joined: bool,
     /// Records whose header can't be read, by topic, partition and offset, and that count as if they had none. Sending is refused from then on, unless
     /// the loss is accepted too.
     pub undecodable_accepted: BTreeSet<(String, u32, i64)>,
@@ -73,6 +76,7 @@ impl Default for CausalConfig {
             causes_budget: CAUSES_BUDGET,
             shard_budget: SHARD_BUDGET,
             accept_lost_frontier: false,
+            skip_joined: false,
             undecodable_accepted: BTreeSet::new(),
         }
     }
@@ -149,7 +153,7 @@ pub enum CausalStop {
     /// A channel joins what the group consumes, and records of it at or below this position are causes of what the group
     /// has processed already: they can't be delivered in order any more.
     #[error(
-        "{channel} is consumed from now on, and the effects of its records up to {position} are out already; start the group's reading of it behind them"
+        "{channel} is consumed from now on, and the effects of its records up to {position} are out already: allow them to be skipped, or leave the topic out"
     )]
     ChannelJoined {
         /// The channel.
@@ -224,6 +228,8 @@ pub struct CausalGate {
     committed: BTreeMap<Channel, Offset>,
     /// Those of which less was read than that.
     suspects: BTreeSet<Channel>,
+    /// Channels that have joined what the group consumes, and up to where their effects are out.
+    joined: BTreeMap<Channel, Position>,
     /// Partitions whose commits carry no shard.
     lost: BTreeSet<Channel>,
     /// The group's commits have been read.
@@ -365,11 +371,20 @@ impl CausalGate {
             for (channel, position) in shard.learned.iter() {
                 let is_new = self.channels.is_gated(channel.topic())
                     && !self.committed.contains_key(&channel);
-                if is_new {
+                if is_new && self.config.skip_joined {
+                    let joined = self.joined.entry(channel).or_insert(position);
+                    *joined = (*joined).max(position);
+                } else if is_new {
                     self.stop_because(CausalStop::ChannelJoined { channel, position });
                 }
             }
         }
+    }
+
+    /// Where reading of a channel begins that has joined what the group consumes: behind what has effects already.
+    pub fn joins_behind(&self, slot: PartitionSlot) -> Option<Offset> {
+        let position = self.joined.get(&self.channel(slot)?)?;
+        Some(position.next())
     }
 
     /// Channels of other members for which some record waits: what is committed of them is to be read, and told to

@@ -8,6 +8,7 @@ use keyway_causal::{
 use keyway_core::{Admission, Gate, PartitionSlot, Restored};
 use keyway_offsets::Offset;
 
+use crate::kafka::TopicPartition;
 use crate::record::Message;
 
 /// One of the two, chosen when the engine is built: without causal delivery a record costs one branch.
@@ -77,6 +78,29 @@ impl EngineGate {
             Self::Open => None,
             Self::Causal(gate, _) => Some(gate),
         }
+    }
+
+    /// Where a partition starts: one that has joined what a causal group consumes, behind the records whose effects are out.
+    pub(crate) fn behind_effects(
+        &self,
+        slot: PartitionSlot,
+        partition: &TopicPartition,
+        restored: &Restored,
+    ) -> Restored {
+        let mut restored = restored.clone();
+        let behind = self.as_causal().and_then(|gate| gate.joins_behind(slot));
+        let is_skipped = |behind: &Offset| restored.committed.is_none() && *behind > restored.start;
+        if let Some(behind) = behind.filter(is_skipped) {
+            tracing::warn!(
+                %partition,
+                from = %restored.start,
+                to = %behind,
+                "records are skipped that nobody has processed: their effects were processed before the group consumed \
+                 this topic"
+            );
+            restored.start = behind;
+        }
+        restored
     }
 
     /// What an observer is to be told.

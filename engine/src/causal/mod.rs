@@ -70,6 +70,15 @@ impl Causal {
         self
     }
 
+    /// A topic that joins what the group consumes is read from behind those of its records whose effects the group has
+    /// processed: they are never delivered, which is said in the log. Without it the engine stops with
+    /// [`CausalStop::ChannelJoined`](crate::causality::CausalStop::ChannelJoined).
+    #[must_use]
+    pub fn skip_joined(mut self) -> Self {
+        self.config.skip_joined = true;
+        self
+    }
+
     /// A dead letter completes its record here too, so that what it caused goes on. Without it a route with dead letters
     /// is refused: what depends on a record that was given up would start although its cause was never processed.
     #[must_use]

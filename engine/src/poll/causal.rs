@@ -118,6 +118,11 @@ impl PollLoop {
                 self.take_facts(&facts);
                 self.state.causal.read_for = id;
                 let withheld = std::mem::take(&mut self.state.causal.withheld);
+                self.heed_causal(now);
+                if self.state.stop_reason.is_some() {
+                    // What is refused now is refused again at the next start: not even a first position is written down.
+                    return;
+                }
                 for answer in withheld {
                     self.take_restored(answer, now);
                 }

@@ -368,7 +368,7 @@ impl PollLoop {
         found: &Found,
         now: Timestamp,
     ) -> Start {
-        let restored = &found.restored;
+        let restored = &self.core.gate().behind_effects(slot, name, &found.restored);
         let fence = self.fences.then(|| self.group.member()).flatten();
         let fence = fence
             .and_then(|member| u64::try_from(member.generation).ok())

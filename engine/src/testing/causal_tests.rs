@@ -1,12 +1,12 @@
 //! Causal delivery through the whole engine: what waits for what, what stamps say, and what outlives a restart.
 
-use keyway_causal::{Causes, Channel, HEADER, Position, StampError};
+use keyway_causal::{CausalStop, Causes, Channel, HEADER, Position, StampError};
 
 use super::world::{SECOND, engine};
 use super::{TestEngine, TestRecord, topic_id};
 use crate::{
     BuildError, Builder, Causal, ClientConfig, DeadLetters, Exhausted, Keyway, Outcome, Output,
-    Record, Retry, StopReason,
+    Record, Retry, StartAt, StopReason,
 };
 
 fn wish() -> Builder {
@@ -282,6 +282,38 @@ fn a_copied_header_and_that_of_a_dead_letter_are_replaced_by_the_stamp() {
             ..
         })
     ));
+}
+
+#[test]
+fn a_topic_that_joins_after_its_effects_is_refused_or_read_behind_them() {
+    let narrow = || {
+        Keyway::builder(ClientConfig::new())
+            .group("g")
+            .topics(["answers"])
+            .causal(Causal::default())
+            .handler(handle)
+    };
+    let mut engine = engine(narrow());
+    engine.feed_record(record("answers", "a", "x", &[("questions", 0, 1)]));
+    engine.run();
+    engine.advance(2 * SECOND);
+    engine.restart_as(wish().handler(handle)).expect("right");
+    engine.feed_all("questions", 0, [("q", "0"), ("q", "1"), ("q", "2")]);
+    engine.run();
+    assert!(
+        matches!(
+            engine.ended(),
+            Some(Err(StopReason::Causal(CausalStop::ChannelJoined { .. })))
+        ),
+        "{:?}",
+        engine.ended()
+    );
+    let skipping = wish().causal(Causal::default().skip_joined());
+    let skipping = skipping.start_at(StartAt::Earliest);
+    engine.restart_as(skipping.handler(handle)).expect("right");
+    engine.assign("questions", 0);
+    engine.run();
+    assert_eq!(engine.order_of("q"), [2]);
 }
 
 #[test]

@@ -202,6 +202,11 @@ impl Life {
         self.generation += 1;
         self.member.set_fence(slot, Fence::new(self.generation));
         self.tell_gate(log, slot, partition);
+        self.heed_gate();
+        if self.stop_reason.is_some() {
+            return;
+        }
+        let restored = self.core.gate().behind_effects(slot, partition, &restored);
         let epoch = self.core.assigned(slot, &restored, now);
         self.slots.set_epoch(slot, Some(epoch));
         let state = settings.riders.hand_over(&riders::Assigned {
