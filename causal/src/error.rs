@@ -12,8 +12,6 @@ use crate::varint;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Part {
-    /// What tells a shard from other riders.
-    Magic,
     /// The version.
     Version,
     /// A topic id.
@@ -41,7 +39,6 @@ pub enum Part {
 impl fmt::Display for Part {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Magic => "the magic",
             Self::Version => "the version",
             Self::TopicId => "a topic id",
             Self::TopicCount => "the number of topics",

@@ -108,9 +108,7 @@ impl Shard {
     /// When it is anything but the one rider of a shard. What is allocated is bounded by its bytes, at most 128 for each.
     pub fn decode(rider: &[u8]) -> Result<Self, ShardError> {
         let mut cursor = Cursor::new(rider);
-        if cursor.array(Part::Magic)? != MAGIC {
-            return Err(ShardError::NotAShard);
-        }
+        cursor.rest = rider.strip_prefix(&MAGIC).ok_or(ShardError::NotAShard)?;
         let [version] = cursor.array(Part::Version)?;
         if version & !LOSSY != VERSION {
             return Err(ShardError::Version { version });
