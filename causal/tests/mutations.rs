@@ -108,7 +108,7 @@ fn damage_header(value: &mut Vec<u8>, random: &mut Rng) {
 }
 
 /// Damages by what the bytes mean: the form of the first topic, and what stands behind it.
-fn damage_shard(rider: &mut Vec<u8>, random: &mut Rng) {
+fn damage_shard(rider: &mut [u8], random: &mut Rng) {
     let at = random.usize(19..50).min(rider.len() - 1);
     match random.u8(..3) {
         0 => rider[at] ^= *random.choice(&[0x40, 0x80, 0x01, 0x20]).unwrap(),
@@ -212,14 +212,18 @@ fn c40_damaged_shards_are_read_or_refused_by_name() {
             shard.encode()
         })
         .collect();
-    let answers = run(&riders, damage_shard, |rider| match Shard::decode(rider) {
-        Ok(shard) => {
-            assert_eq!(shard.encode(), rider);
-            assert!(Shard::is_shard(rider));
-            "ok"
-        }
-        Err(fault) => fault.name(),
-    });
+    let answers = run(
+        &riders,
+        |rider, random| damage_shard(rider, random),
+        |rider| match Shard::decode(rider) {
+            Ok(shard) => {
+                assert_eq!(shard.encode(), rider);
+                assert!(Shard::is_shard(rider));
+                "ok"
+            }
+            Err(fault) => fault.name(),
+        },
+    );
     assert_provoked(
         &answers,
         &[

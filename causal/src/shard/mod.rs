@@ -105,7 +105,7 @@ impl Shard {
     /// Reads a rider.
     ///
     /// # Errors
-    /// When it is anything but the one rider of a shard. What is allocated is bounded by its bytes, at most 128 for each.
+    /// When it is anything but the one rider of a shard. What is allocated is bounded by its bytes: at most eight entries for each.
     pub fn decode(rider: &[u8]) -> Result<Self, ShardError> {
         let mut cursor = Cursor::new(rider);
         cursor.rest = rider.strip_prefix(&MAGIC).ok_or(ShardError::NotAShard)?;
