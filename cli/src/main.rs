@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod blocks;
+mod causes;
 mod cluster;
 mod codec;
 mod dead_letters;
@@ -47,6 +48,9 @@ enum Command {
     /// Read or write a record block: a record with its headers under one checksum
     #[command(subcommand)]
     Record(blocks::record::Command),
+    /// Read or write the header that says what a record was caused by
+    #[command(subcommand)]
+    Causes(causes::Command),
     /// Look into a consumer group of a cluster, and change what a stopped one has committed
     #[command(subcommand)]
     Group(group::Command),
@@ -63,6 +67,7 @@ fn main() -> ExitCode {
         Command::Metadata(command) => metadata::execute(command),
         Command::Headers(command) => blocks::headers::execute(command),
         Command::Record(command) => blocks::record::execute(command),
+        Command::Causes(command) => causes::execute(command),
         Command::Group(command) => group::execute(&command, cli.json),
         Command::DeadLetters(command) => dead_letters::execute(&command, cli.json),
         Command::Run(args) => run::execute(*args, cli.json),

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use keyway_records::{decode_headers, encode_headers};
 use serde::{Deserialize, Serialize};
 
-use super::{Block, BlockArgs, Made, Pair, borrowed, named, pair, pairs};
-use crate::codec::{self, Refusal, True};
+use super::{Block, BlockArgs, Made, borrowed, pair, pairs};
+use crate::codec::{self, Pair, Refusal, True, named};
 
 /// Both answer with one JSON object on stdout.
 ///

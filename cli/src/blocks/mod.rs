@@ -6,7 +6,7 @@ pub(crate) mod record;
 use keyway_records::{DecodeError, EncodeError, Header};
 use serde::{Deserialize, Serialize};
 
-use crate::codec::{self, Refusal, True};
+use crate::codec::{self, Named, Pair, Refusal, True};
 
 // What a decoder takes. No doc comment: it would be the help of the command.
 #[derive(Debug, clap::Args)]
@@ -66,12 +66,6 @@ impl From<EncodeError> for Refusal {
     }
 }
 
-/// A header of a request or an answer: its name, and the digits of its value or null.
-type Pair = (String, Option<String>);
-
-/// A header whose digits were read.
-type Named = (String, Option<Vec<u8>>);
-
 /// Reads `name=HEX`; without an equals sign the value is null.
 fn pair(text: &str) -> Result<Pair, String> {
     // Digits have no equals sign, names may.
@@ -79,16 +73,6 @@ fn pair(text: &str) -> Result<Pair, String> {
         Some((name, digits)) => (name.to_owned(), Some(digits.to_owned())),
         None => (text.to_owned(), None),
     })
-}
-
-fn named(pairs: Vec<Pair>) -> Result<Vec<Named>, Refusal> {
-    let bytes = |(name, digits): Pair| {
-        let value = digits
-            .map(|digits| codec::bytes("headers", &digits))
-            .transpose()?;
-        Ok((name, value))
-    };
-    pairs.into_iter().map(bytes).collect()
 }
 
 fn borrowed(headers: &[Named]) -> Vec<Header<'_>> {

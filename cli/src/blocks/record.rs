@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use keyway_records::{ReadError, Record, RecordReader, decode_record, encode_record};
 use serde::{Deserialize, Serialize};
 
-use super::{Block, Made, Pair, borrowed, named, pair, pairs};
-use crate::codec::{self, Refusal, True};
+use super::{Block, Made, borrowed, pair, pairs};
+use crate::codec::{self, Pair, Refusal, True, named};
 
 /// Both answer with one JSON object on stdout.
 ///

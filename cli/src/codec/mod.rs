@@ -38,3 +38,18 @@ pub(crate) fn all<A: Serialize>(answers: impl Iterator<Item = Result<A, Refusal>
 pub(crate) fn bytes(name: &str, digits: &str) -> Result<Vec<u8>, Refusal> {
     hex::decode(digits).map_err(|fault| Refusal::bad_input(format!("{name}: {fault}")))
 }
+
+/// A header of a request or an answer: its name, and the digits of its value or null.
+pub(crate) type Pair = (String, Option<String>);
+
+/// A header whose digits were read.
+pub(crate) type Named = (String, Option<Vec<u8>>);
+
+/// Reads the digits of headers' values.
+pub(crate) fn named(pairs: Vec<Pair>) -> Result<Vec<Named>, Refusal> {
+    let read = |(name, digits): Pair| {
+        let value = digits.map(|digits| bytes("headers", &digits)).transpose()?;
+        Ok((name, value))
+    };
+    pairs.into_iter().map(read).collect()
+}
