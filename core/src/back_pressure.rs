@@ -74,7 +74,7 @@ impl<P, G: Gate<P>> Core<P, G> {
             admitted += 1;
         }
         match partition.buffered {
-            0 => admitted.max(1).min(arrivals.len()),
+            0 if !mutated(Mutant::NoReservedPlace) => admitted.max(1).min(arrivals.len()),
             _ => admitted,
         }
     }

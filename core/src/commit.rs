@@ -351,7 +351,7 @@ impl<P, G: Gate<P>> Core<P, G> {
         }
         if stored {
             self.counters.commits += 1;
-            if self.gate.keeps_cut() {
+            if self.gate.keeps_cut() && !mutated(Mutant::TornCutStays) {
                 self.mend_cut(finished, now);
             }
         }

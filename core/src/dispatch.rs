@@ -412,6 +412,12 @@ impl<P, G: Gate<P>> Core<P, G> {
 
     /// Whether the circuit and the outputs that are under way let a call begin.
     fn may_begin(&mut self, route: RouteId) -> bool {
+        if mutated(Mutant::HeldTakesWorker) {
+            let state = &self.routes[route.index()];
+            if state.runs as usize + self.held.len() >= state.calls as usize {
+                return false;
+            }
+        }
         self.routes[route.index()].allowance() > 0 && self.outputs_have_room()
     }
 

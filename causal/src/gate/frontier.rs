@@ -86,6 +86,9 @@ impl Frontier {
     /// Learns of a position. Says whether the channel is a new one.
     pub(super) fn learn(&mut self, channel: Channel, position: Position, is_gated: bool) -> bool {
         let channels = self.known.len();
+        if mutated(Mutant::MergeTakesLatest) {
+            self.known.remove(channel);
+        }
         if self.known.merge(channel, position) {
             self.stamp = None;
             if !is_gated {

@@ -531,6 +531,22 @@ impl CausalGate {
         }
     }
 
+    /// Where a mutant says that what this member can't know holds nothing.
+    fn settle_by_mutant(&mut self, causes: &CausesView<'_>) {
+        let foreign = mutated(Mutant::ForeignIgnored);
+        if !foreign && !mutated(Mutant::UnknownIsSettled) {
+            return;
+        }
+        for (channel, position) in causes.iter() {
+            let is_unknown = !self.committed.contains_key(&channel);
+            let settled = self.channels.settled_below(channel);
+            let is_less = settled.is_some_and(|settled| settled < position.next());
+            if is_less && !self.owns(channel) && (foreign || is_unknown) {
+                self.settle(channel, position.next());
+            }
+        }
+    }
+
     /// Reads a record's header, and takes it over. `Err` where the record may not run.
     fn read<'a, P: CarriesCauses>(
         &mut self,
@@ -592,6 +608,7 @@ impl<P: CarriesCauses> Gate<P> for CausalGate {
         } else {
             self.merge(&causes);
         }
+        self.settle_by_mutant(&causes);
         match self.channels.admit(record, channel, &causes) {
             true => {
                 self.counters.held += 1;
