@@ -232,6 +232,8 @@ pub struct CausalGate {
     joined: BTreeMap<Channel, Position>,
     /// Partitions whose commits carry no shard.
     lost: BTreeSet<Channel>,
+    /// Partitions with a record whose causes were accepted unread: no reading of the group makes that good.
+    unread: BTreeSet<Channel>,
     /// The group's commits have been read.
     is_read: bool,
     freed: VecDeque<Record>,
@@ -471,7 +473,7 @@ impl CausalGate {
         if !self.is_read {
             return Err(StampError::NotRead);
         }
-        match self.lost.first() {
+        match self.lost.first().or(self.unread.first()) {
             Some(channel) if !self.config.accept_lost_frontier => {
                 Err(StampError::FrontierLost { channel: *channel })
             }
@@ -561,7 +563,7 @@ impl CausalGate {
                 let topic = self.topic_name(channel.topic()).unwrap_or_default();
                 let record = (topic.to_owned(), channel.partition(), offset.get());
                 if self.config.undecodable_accepted.contains(&record) {
-                    self.lost.insert(channel);
+                    self.unread.insert(channel);
                     self.frontier.touch_all();
                     return Ok(None);
                 }
@@ -709,7 +711,8 @@ impl<P: CarriesCauses> Gate<P> for CausalGate {
     }
 
     fn rider(&mut self, slot: PartitionSlot) -> Option<Vec<u8>> {
-        let is_lossy = !self.lost.is_empty() && !self.config.accept_lost_frontier;
+        let is_lost = !self.lost.is_empty() || !self.unread.is_empty();
+        let is_lossy = is_lost && !self.config.accept_lost_frontier;
         self.frontier.shard(slot, is_lossy)
     }
 
