@@ -130,6 +130,8 @@ pub(crate) struct Setup {
     pub(crate) topics: Vec<(&'static str, TopicId, u32)>,
     pub(crate) calls: u32,
     pub(crate) records: usize,
+    /// Characters of a commit's text.
+    pub(crate) cap_chars: usize,
     pub(crate) config: CausalConfig,
 }
 
@@ -139,6 +141,7 @@ impl Default for Setup {
             topics: vec![("a", id(1), 2), ("b", id(2), 1)],
             calls: 8,
             records: 100_000,
+            cap_chars: 4_096,
             config: CausalConfig::default(),
         }
     }
@@ -182,7 +185,7 @@ impl Bench {
                 circuit: None,
                 dead_letters: false,
             }],
-            limits: Limits::default(),
+            limits: Limits::default().lowered_to(setup.cap_chars),
             buffers: BufferConfig {
                 partition_records: setup.records,
                 total_records: setup.records,

@@ -124,12 +124,13 @@ fn c9_what_was_seen_beyond_the_budget_stops_the_member_before_a_send_can_fail() 
 
 #[test]
 fn c39_a_shard_beyond_what_a_commit_has_room_for_stops_the_member() {
-    let mut setup = Setup::default();
-    setup.config.shard_budget = 40;
-    let mut bench = Bench::with(setup);
+    let mut bench = Bench::with(Setup {
+        cap_chars: 80,
+        ..Setup::default()
+    });
     bench.assign(A0, &Committed::default());
     let many: Vec<_> = (0..9).map(|p| (crate::bench::channel(9, p), 1)).collect();
     bench.give(A0, &[(0, &many)]);
-    bench.plan(None);
+    assert!(bench.plan(None).is_none());
     assert!(matches!(bench.stop, Some(CausalStop::ShardTooLarge { .. })));
 }
