@@ -208,6 +208,7 @@ fn c40_damaged_shards_are_read_or_refused_by_name() {
                 baseline: offset(baseline),
                 highest_complete: highest,
                 learned,
+                is_lossy: random.bool(),
             };
             shard.encode()
         })

@@ -37,12 +37,14 @@ fn shards() -> impl Strategy<Value = Shard> {
         0..=i64::MAX,
         proptest::option::of(position()),
         entries(),
+        proptest::bool::ANY,
     );
-    parts.prop_map(|(topic, baseline, highest_complete, entries)| Shard {
+    parts.prop_map(|(topic, baseline, highest_complete, entries, is_lossy)| Shard {
         topic,
         baseline: Offset::new(baseline).unwrap(),
         highest_complete,
         learned: entries.into_iter().collect(),
+        is_lossy,
     })
 }
 
