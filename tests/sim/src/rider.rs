@@ -70,6 +70,8 @@ pub(crate) fn offer(plan: &PartitionPlan, map: &CommitMap, value: u64) -> Offer 
         PlannedRider::Nothing => return Offer::Nothing,
         PlannedRider::Marker(_) => return Offer::Marker,
         PlannedRider::Ask => value.to_be_bytes().to_vec(),
+        // This simulator's gate writes none.
+        PlannedRider::Gate(rider) => rider.clone(),
         // Without its map it would count records twice.
         PlannedRider::State(_) if map.is_stripped() => return Offer::Marker,
         PlannedRider::State(state) => match state.encode(map.max_rider_bytes()) {
