@@ -39,13 +39,15 @@ fn shards() -> impl Strategy<Value = Shard> {
         entries(),
         proptest::bool::ANY,
     );
-    parts.prop_map(|(topic, baseline, highest_complete, entries, is_lossy)| Shard {
-        topic,
-        baseline: Offset::new(baseline).unwrap(),
-        highest_complete,
-        learned: entries.into_iter().collect(),
-        is_lossy,
-    })
+    parts.prop_map(
+        |(topic, baseline, highest_complete, entries, is_lossy)| Shard {
+            topic,
+            baseline: Offset::new(baseline).unwrap(),
+            highest_complete,
+            learned: entries.into_iter().collect(),
+            is_lossy,
+        },
+    )
 }
 
 /// The same by the simplest means.

@@ -187,6 +187,7 @@ impl PollLoop {
         if self.state.causal.is_asking || now < self.state.causal.committed_at {
             return;
         }
+        self.state.causal.committed_at = now.after(ASK_EVERY.0);
         let freed = gate.counters().freed;
         let suspects: Vec<Channel> = gate.suspects().collect();
         let waited_for = gate.foreign_waited_for();

@@ -70,7 +70,10 @@ impl PollLoop {
             not_ready.push(NotReady::Restoring {
                 partitions: rebalancing.restoring(),
                 lasting,
-                error: rebalancing.restore_failure().cloned(),
+                error: rebalancing
+                    .restore_failure()
+                    .or(self.state.causal.failure.as_ref())
+                    .cloned(),
             });
         }
         let is_own = |partition: &TopicPartition| self.slots.is_assigned(partition);
