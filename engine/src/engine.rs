@@ -385,13 +385,14 @@ fn start_causal(
     // Its tokens are the member's alone.
     let beside = match settings.token_provider {
         Some(_) => None,
-        None => Some(causal.beside()?),
+        None => Some(causal.beside(false)?),
     };
     let reader = CausalReader {
         group: beside
             .as_ref()
             .map_or_else(|| group.clone(), Outsider::group),
         beside,
+        settings: causal.clone(),
         max_window: settings.limits.max_window,
         inbox: inbox.clone(),
     };

@@ -119,14 +119,16 @@ impl Frontier {
         partition: u32,
         is_gated: impl Fn(TopicId) -> bool,
     ) {
-        self.elsewhere.merge_all(&shard.learned);
+        if is_gated(shard.topic) {
+            self.elsewhere.merge_all(&shard.learned);
+        }
+        // Where nobody consumes its topic any more its offsets expire, and the shard with them: then it is kept here.
         for (channel, position) in shard.learned.iter() {
             self.learn(channel, position, is_gated(channel.topic()));
         }
         if let (Some(channel), Some(position)) =
             (Channel::new(shard.topic, partition), shard.highest_complete)
         {
-            // Where nobody consumes its topic any more its offsets expire, and the shard with them.
             self.learn(channel, position, is_gated(shard.topic));
         }
     }

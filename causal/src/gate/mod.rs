@@ -205,6 +205,21 @@ pub struct GroupPartition {
     pub rider: Rider,
 }
 
+impl GroupPartition {
+    /// The shard that its commit carries.
+    pub fn shard(&self) -> Option<Shard> {
+        match &self.rider {
+            Rider::Present(bytes) => Shard::decode(bytes).ok(),
+            _ => None,
+        }
+    }
+
+    /// Whether its commit carries a shard to which nothing is missing.
+    pub fn is_whole(&self) -> bool {
+        self.shard().is_some_and(|shard| !shard.is_lossy)
+    }
+}
+
 /// Whether an answer about committed offsets is the first about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
@@ -234,6 +249,8 @@ pub struct CausalGate {
     lost: BTreeSet<Channel>,
     /// Partitions with a record whose causes were accepted unread: no reading of the group makes that good.
     unread: BTreeSet<Channel>,
+    /// What their shards would say was gathered again, at the latest reading.
+    is_rebuilt: bool,
     /// The group's commits have been read.
     is_read: bool,
     freed: VecDeque<Record>,
@@ -316,16 +333,13 @@ impl CausalGate {
     pub fn read_group(&mut self, partitions: &[GroupPartition]) {
         self.is_read = true;
         self.lost.clear();
+        self.is_rebuilt = false;
         if mutated(Mutant::OtherShardsIgnored) {
             return;
         }
         for read in partitions {
             let id = self.names.get(&read.topic).copied();
-            let shard = match &read.rider {
-                Rider::Present(bytes) => Shard::decode(bytes).ok(),
-                _ => None,
-            };
-            match (shard, id) {
+            match (read.shard(), id) {
                 (Some(shard), id) => {
                     if let Some(now) = id.filter(|id| *id != shard.topic) {
                         self.stop_because(CausalStop::TopicReplaced {
@@ -361,13 +375,22 @@ impl CausalGate {
         self.check_size();
     }
 
+    /// What the group had learned, gathered again from all that it has read: nothing is lost any more.
+    pub fn rebuilt(&mut self, causes: &Causes) {
+        for (channel, position) in causes.iter() {
+            let is_gated = self.channels.is_gated(channel.topic());
+            self.frontier.learn(channel, position, is_gated);
+        }
+        self.lost.clear();
+        self.is_rebuilt = true;
+        self.frontier.touch_all();
+        self.check_size();
+    }
+
     /// A channel that some shard names, and in which the group has committed nothing, was not consumed before.
     fn look_for_joined(&mut self, partitions: &[GroupPartition]) {
         for read in partitions {
-            let Rider::Present(bytes) = &read.rider else {
-                continue;
-            };
-            let Ok(shard) = Shard::decode(bytes) else {
+            let Some(shard) = read.shard() else {
                 continue;
             };
             for (channel, position) in shard.learned.iter() {
@@ -639,7 +662,7 @@ impl<P: CarriesCauses> Gate<P> for CausalGate {
             Rider::Present(bytes) => Shard::decode(bytes).ok(),
             _ => None,
         };
-        let is_lost = restored.committed.is_some() && shard.is_none();
+        let is_lost = restored.committed.is_some() && shard.is_none() && !self.is_rebuilt;
         if is_lost && !mutated(Mutant::LostIsEmpty) {
             self.lost.insert(channel);
         }

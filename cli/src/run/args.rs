@@ -109,6 +109,14 @@ pub(crate) struct Args {
     #[arg(long, requires = "causal")]
     pub(super) accept_lost_frontier: bool,
 
+    /// With --causal: where commits carry no causal shard, read all that the group has read once more before anything runs
+    #[arg(long, requires = "causal")]
+    pub(super) rebuild_lost_frontier: bool,
+
+    /// With --causal: read a topic that joins the group from behind those of its records whose effects are out
+    #[arg(long, requires = "causal")]
+    pub(super) skip_joined: bool,
+
     /// With --causal: run this record, whose header can't be read, as one without causes; may be repeated
     #[arg(long, value_name = "TOPIC-PARTITION@OFFSET", value_parser = units::record, requires = "causal")]
     pub(super) accept_undecodable: Vec<units::RecordName>,

@@ -124,6 +124,12 @@ fn causal(args: &Args) -> Result<Causal, Refusal> {
     if args.accept_lost_frontier {
         causal = causal.accept_lost_frontier();
     }
+    if args.rebuild_lost_frontier {
+        causal = causal.rebuild_lost_frontier();
+    }
+    if args.skip_joined {
+        causal = causal.skip_joined();
+    }
     for record in &args.accept_undecodable {
         causal = causal.accept_undecodable(&record.topic, record.partition, record.offset);
     }

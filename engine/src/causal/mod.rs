@@ -14,6 +14,7 @@
 mod gate;
 mod headers;
 mod reader;
+mod rebuild;
 mod status;
 
 use keyway_causal::CausalConfig;
@@ -39,6 +40,7 @@ pub use self::status::{CausalStatus, Cause, HeldHead};
 pub struct Causal {
     config: CausalConfig,
     pub(crate) dead_letters_settle: bool,
+    pub(crate) rebuild_lost_frontier: bool,
 }
 
 impl Causal {
@@ -56,6 +58,15 @@ impl Causal {
     #[must_use]
     pub fn accept_lost_frontier(mut self) -> Self {
         self.config.accept_lost_frontier = true;
+        self
+    }
+
+    /// Gathers what the group had learned again where commits carry no causal shard: everything that the group has read is
+    /// read once more, before anything is assigned, which takes as long as that takes. It needs all of it: where a log does
+    /// not begin at 0 any more, or the group has read a topic that it does not read now, the loss stays.
+    #[must_use]
+    pub fn rebuild_lost_frontier(mut self) -> Self {
+        self.rebuild_lost_frontier = true;
         self
     }
 
@@ -106,9 +117,9 @@ impl CausalSettings {
         EngineGate::causal(config, observed)
     }
 
-    /// A client beside the group, which answers what is committed while transactions are open.
-    pub(crate) fn beside(&self) -> Result<Outsider, ClientError> {
+    /// A client beside the group. Unless it is to be `stable` it answers what is committed while transactions are open.
+    pub(crate) fn beside(&self, stable: bool) -> Result<Outsider, ClientError> {
         // The member's own client has been made of the same.
-        Outsider::open(&self.client, false).map_err(|_| ClientError::Closed)?
+        Outsider::open(&self.client, stable).map_err(|_| ClientError::Closed)?
     }
 }

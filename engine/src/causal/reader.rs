@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender};
-use keyway_causal::{Channel, GroupPartition, Reading, TopicId};
+use keyway_causal::{Causes, Channel, GroupPartition, Reading, TopicId};
 use keyway_offsets::Offset;
 
+use super::CausalSettings;
+use super::rebuild::rebuild;
 use crate::kafka::{self, ClientError, DeniedWhat, GroupClient, Outsider, TopicPartition};
 use crate::poll::{Inbound, InboxSender};
 
@@ -37,6 +39,8 @@ pub(crate) enum CausalAnswer {
         id: u64,
         facts: Result<Facts, ClientError>,
     },
+    /// So many records were read again so far.
+    Scanned(u64),
     Committed {
         /// `None` for nothing; those without an answer are left out.
         offsets: Vec<(Channel, Option<Offset>)>,
@@ -51,6 +55,16 @@ pub(crate) struct Facts {
     /// Name, id and number of partitions; a topic that does not exist is left out.
     pub(crate) topics: Vec<(Arc<str>, TopicId, u32)>,
     pub(crate) partitions: Vec<GroupPartition>,
+    /// What the group had learned, where it was lost and could be gathered again.
+    pub(crate) rebuilt: Option<Causes>,
+}
+
+impl Facts {
+    /// The id of a topic that the group consumes.
+    pub(super) fn topic(&self, name: &str) -> Option<TopicId> {
+        let mut topics = self.topics.iter();
+        topics.find_map(|(its, id, _)| (**its == *name).then_some(*id))
+    }
 }
 
 /// Asks.
@@ -60,6 +74,7 @@ pub(crate) struct CausalReader {
     pub(crate) group: GroupClient,
     /// Keeps that client.
     pub(crate) beside: Option<Outsider>,
+    pub(crate) settings: CausalSettings,
     pub(crate) max_window: u64,
     pub(crate) inbox: InboxSender,
 }
@@ -125,10 +140,19 @@ impl CausalReader {
                 });
             }
         }
-        Ok(Facts {
+        let mut facts = Facts {
             topics: known,
             partitions,
-        })
+            rebuilt: None,
+        };
+        if self.settings.causal.rebuild_lost_frontier {
+            let tell = |records| {
+                let scanned = CausalAnswer::Scanned(records);
+                self.inbox.send(Inbound::Causal(scanned))
+            };
+            facts.rebuilt = rebuild(&self.settings, &self.group, &facts, tell)?;
+        }
+        Ok(facts)
     }
 
     fn committed(&self, channels: &[(Channel, TopicPartition)], reading: Reading) -> CausalAnswer {

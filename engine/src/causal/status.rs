@@ -30,6 +30,8 @@ pub struct CausalStatus {
     pub stamps: u64,
     /// Why nothing may be sent.
     pub sends_refused: Option<String>,
+    /// What the group had learned is being gathered again, before anything is assigned: so many records were read so far.
+    pub rebuilding: Option<u64>,
     /// How often what stayed was restored anew, since a partition had left without its last commit.
     pub demotions: u64,
     /// Why the latest question about the group had no answer.

@@ -64,6 +64,8 @@ pub(super) struct CausalState {
     /// How often in a row a topic was said not to exist.
     missing: HashMap<String, u32>,
     warned_at: Option<Timestamp>,
+    /// Records that were read again so far.
+    scanned: Option<u64>,
     /// Since when the held heads were seen.
     since: HashMap<(PartitionSlot, Offset), Timestamp>,
     /// Why the latest question had no answer.
@@ -115,6 +117,7 @@ impl PollLoop {
                     return;
                 }
                 self.state.causal.failure = None;
+                self.state.causal.scanned = None;
                 self.take_facts(&facts);
                 self.state.causal.read_for = id;
                 let withheld = std::mem::take(&mut self.state.causal.withheld);
@@ -134,6 +137,7 @@ impl PollLoop {
                 self.state.causal.failure = Some(error);
                 self.state.causal.group_at = Some(now.after(ASK_AGAIN));
             }
+            CausalAnswer::Scanned(records) => self.state.causal.scanned = Some(records),
             CausalAnswer::Committed {
                 offsets,
                 reading,
@@ -171,6 +175,9 @@ impl PollLoop {
             gate.add_topic(name, *id, *partitions);
         }
         gate.read_group(&facts.partitions);
+        if let Some(causes) = &facts.rebuilt {
+            gate.rebuilt(causes);
+        }
         for (slot, channel) in self.slots.channels(&facts.topics) {
             gate.bind(slot, channel);
         }
@@ -283,6 +290,7 @@ impl PollLoop {
             stamps: status.counters.stamps,
             sends_refused: status.sends_refused.map(|why| why.to_string()),
             demotions: self.state.causal.demotions,
+            rebuilding: self.state.causal.scanned,
             failure: self.state.causal.failure.clone(),
         };
         self.warn_of_bounds(&status, now);
