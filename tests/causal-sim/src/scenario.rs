@@ -52,6 +52,8 @@ pub(crate) struct Scenario {
     /// Records that are there before the group begins, and whether it begins behind them.
     pub(crate) before: usize,
     pub(crate) starts_latest: bool,
+    /// The operator has accepted in advance that what is known may be lost.
+    pub(crate) accepts_loss: bool,
     pub(crate) core: CoreConfig,
     pub(crate) rates: Rates,
     pub(crate) weights: Weights,
@@ -65,7 +67,7 @@ impl Scenario {
         let gated: Vec<u32> = gated.collect();
         let ungated = (0..ungated_topics).map(|_| rng.between(1, 2) as u32);
         let ungated: Vec<u32> = ungated.collect();
-        let lossy = rng.chance(120);
+        let lossy = rng.chance(250);
         Self {
             gated,
             ungated,
@@ -74,6 +76,7 @@ impl Scenario {
             records: rng.between(20, 90),
             before: rng.pick(&[0, 0, 6]),
             starts_latest: rng.chance(300),
+            accepts_loss: lossy && rng.chance(500),
             core: draw_core(rng),
             rates: Rates {
                 fails: rng.pick(&[0, 50, 200]),

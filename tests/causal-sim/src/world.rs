@@ -58,7 +58,10 @@ impl World {
         let scenario = Scenario::draw(&mut rng);
         let broker = Broker::new(&scenario);
         let gated = broker.gated;
-        let config = CausalConfig::default();
+        let config = CausalConfig {
+            accept_lost_frontier: scenario.accepts_loss,
+            ..CausalConfig::default()
+        };
         let members = (0..scenario.members)
             .map(|_| Member::start(&scenario, gated, config.clone()))
             .collect();

@@ -2,9 +2,11 @@
 
 use keyway_core::{CommitReason, Mutant, PartitionSlot, Restored, mutated};
 use keyway_offsets::{HoleMap, Offset};
+use keyway_rider::{CommitMap, Offer};
 
 use super::Step;
 use super::pump::pump;
+use crate::bits::Bits;
 use crate::coverage::Event;
 use crate::invariants::{Check, memory};
 use crate::member::{Assignment, Member, Request};
@@ -75,10 +77,7 @@ fn candidates(world: &World) -> Vec<usize> {
 pub(super) fn assign(world: &mut World, p: usize) -> Check {
     let candidates = candidates(world);
     let m = world.rng.pick(&candidates);
-    world.broker.generation += 1;
-    for member in world.members.iter_mut().filter(|member| !member.is_kicked) {
-        member.generation = world.broker.generation;
-    }
+    next_generation(world);
     world.broker.owner[p] = Some(m);
     if world.last_owner[p].replace(m).is_some_and(|last| last != m) {
         world.coverage.note(Event::Moved);
@@ -212,7 +211,17 @@ pub(super) fn kick(world: &mut World, m: usize) -> Check {
     Ok(())
 }
 
+/// A rebalance: everybody who is there has the new generation.
+fn next_generation(world: &mut World) {
+    world.broker.generation += 1;
+    for member in world.members.iter_mut().filter(|member| !member.is_kicked) {
+        member.generation = world.broker.generation;
+    }
+}
+
+/// The group goes on without the member.
 fn disown(world: &mut World, m: usize) {
+    next_generation(world);
     for owner in &mut world.broker.owner {
         if *owner == Some(m) {
             *owner = None;
@@ -257,27 +266,37 @@ pub(super) fn restart(world: &mut World, m: usize) -> Check {
     Ok(())
 }
 
-/// Some tool commits a partition's offset as it is, without what stands beside it.
+/// Some tool commits offsets as they are, without what stands beside them: one partition's while the group runs, or all
+/// of them while it is stopped.
 pub(super) fn lose_shard(world: &mut World, p: usize) -> Check {
     world.coverage.note(Event::ShardLost);
-    let keeps_map = world.rng.chance(500);
+    world.has_forgotten = true;
+    if world.rng.chance(500) {
+        let keeps_map = world.rng.chance(500);
+        take_shard(world, p, keeps_map);
+        return Ok(());
+    }
+    for m in 0..world.members.len() {
+        if world.members[m].is_up {
+            crash(world, m)?;
+        }
+    }
+    for p in 0..world.broker.gated {
+        take_shard(world, p, true);
+    }
+    Ok(())
+}
+
+fn take_shard(world: &mut World, p: usize, keeps_map: bool) {
     let limits = &world.scenario.core.limits;
     let Some(committed) = &mut world.broker.committed[p] else {
-        return Ok(());
+        return;
     };
     let map = committed.map(limits);
-    committed.text = match keeps_map {
-        true => {
-            keyway_rider::CommitMap::new(&map, limits)
-                .with(&keyway_rider::Offer::Nothing)
-                .text
-        }
-        false => String::new(),
-    };
-    committed.complete = Default::default();
+    let text = CommitMap::new(&map, limits).with(&Offer::Nothing).text;
+    committed.text = if keeps_map { text } else { String::new() };
+    committed.complete = Bits::default();
     committed.is_lost = true;
-    world.has_forgotten = true;
-    Ok(())
 }
 
 /// An operator accepts that what was known is lost, and starts those again that send nothing.

@@ -129,7 +129,9 @@ fn c39_a_shard_beyond_what_a_commit_has_room_for_stops_the_member() {
         ..Setup::default()
     });
     bench.assign(A0, &Committed::default());
-    let many: Vec<_> = (0..9).map(|p| (crate::bench::channel(9, p), 1)).collect();
+    let many: Vec<_> = (10..20)
+        .map(|topic| (crate::bench::channel(topic, 0), 1))
+        .collect();
     bench.give(A0, &[(0, &many)]);
     assert!(bench.plan(None).is_none());
     assert!(matches!(bench.stop, Some(CausalStop::ShardTooLarge { .. })));
