@@ -54,6 +54,8 @@ events! {
     PositionReported: "a position was reported beyond the last record",
     NoRoom: "records found no room",
     Failed: "an attempt failed",
+    PoisonFailed: "an attempt at the record failed that always fails",
+    BesidePoison: "a record got done beside one that always fails",
     StartedLatest: "a group began at the end of a log that held records",
 }
 

@@ -47,6 +47,8 @@ pub(crate) struct World {
     pub(crate) coverage: Coverage,
     /// Faults have stopped: what is left has to come to its end.
     pub(crate) calm: bool,
+    /// A record whose attempts all fail.
+    pub(crate) poison: Option<usize>,
     pub(crate) produced: usize,
     pub(crate) steps: usize,
     trace: bool,
@@ -82,6 +84,7 @@ impl World {
             config,
             coverage: Coverage::default(),
             calm: false,
+            poison: None,
             produced: 0,
             steps: 0,
             trace,
@@ -147,11 +150,21 @@ impl World {
         }
         self.say(|_| "------ calm".to_owned());
         self.calm = true;
+        self.poison = liveness::draw_poison(self);
+        if self.poison.is_some() {
+            self.go_on_until(&mut enabled, liveness::is_all_done_beside_poison)?;
+            self.poison = None;
+        }
+        self.go_on_until(&mut enabled, liveness::is_all_done)
+    }
+
+    /// Takes steps without faults until all that can be is done.
+    fn go_on_until(&mut self, enabled: &mut Vec<(Step, u32)>, is_over: fn(&Self) -> bool) -> Check {
         for _ in 0..liveness::budget(self.records.len()) {
-            if liveness::is_all_done(self) {
+            if is_over(self) {
                 return Ok(());
             }
-            self.step(&mut enabled)?;
+            self.step(enabled)?;
         }
         Err(liveness::stuck(self))
     }

@@ -17,7 +17,7 @@ const MOST_SEEDS: u64 = 2_000;
 /// change of the scenarios that blinds the suite to a rule is noticed.
 fn floor(mutant: Mutant) -> u64 {
     match mutant {
-        Mutant::SplitCut => 30,
+        Mutant::SplitCut => 25,
         Mutant::TornCutStays => 100,
         Mutant::GateByMembership => 100,
         Mutant::OwnChannelIgnored => 70,

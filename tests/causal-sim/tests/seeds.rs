@@ -30,6 +30,7 @@ const FLOORS: &[(Event, u64)] = &[
     (Event::Demoted, 150),
     (Event::Moved, 1_000),
     (Event::SkippedComplete, 30),
+    (Event::BesidePoison, 1_000),
 ];
 
 #[test]

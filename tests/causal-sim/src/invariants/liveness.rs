@@ -1,5 +1,7 @@
-//! Without faults all that was written gets done, and the broker hears of it.
+//! Without faults all that was written gets done, and the broker hears of it. While one record keeps failing, all gets done
+//! that does not wait for it.
 
+use keyway_causal::Causes;
 use keyway_offsets::Offset;
 
 use super::Violation;
@@ -36,6 +38,40 @@ fn open(world: &World) -> impl Iterator<Item = usize> + '_ {
                 (!is_complete).then_some(record)
             })
     })
+}
+
+/// Some record that is not done yet, in half of the runs that have one.
+pub(crate) fn draw_poison(world: &mut World) -> Option<usize> {
+    let open: Vec<usize> = open(world).collect();
+    let is_drawn = !open.is_empty() && world.rng.chance(500);
+    is_drawn.then(|| world.rng.pick(&open))
+}
+
+/// Whether what is not done waits, by what headers say, for the record that keeps failing: a stamp names all that its
+/// member has seen, so that this is more than what the record really has caused. What comes behind such a record in its
+/// partition may not find room.
+pub(crate) fn is_all_done_beside_poison(world: &World) -> bool {
+    let mut open: Vec<usize> = open(world).collect();
+    let mut waited_for: Vec<usize> = world.poison.into_iter().collect();
+    while let Some(blocks) = waited_for.pop() {
+        let (waits, rest) = open
+            .into_iter()
+            .partition::<Vec<_>, _>(|record| waits(world, *record, blocks));
+        waited_for.extend(waits.into_iter().filter(|record| *record != blocks));
+        open = rest;
+    }
+    open.is_empty()
+}
+
+fn waits(world: &World, record: usize, blocks: usize) -> bool {
+    let (it, blocks) = (&world.records[record], &world.records[blocks]);
+    let causes = it
+        .header
+        .as_ref()
+        .and_then(|header| Causes::decode(header).ok());
+    let named = causes.and_then(|causes| causes.get(world.broker.chans[blocks.chan].channel));
+    let is_named = named.is_some_and(|position| position.get() >= blocks.offset);
+    is_named || (it.chan == blocks.chan && it.offset >= blocks.offset)
 }
 
 /// What is not done.

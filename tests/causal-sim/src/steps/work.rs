@@ -67,7 +67,13 @@ pub(super) fn finish(world: &mut World, m: usize, r: usize) -> Check {
     };
     let rates = world.scenario.rates;
     let Task { at, payload } = task;
-    let verdict = if world.calm {
+    let verdict = if world.poison == Some(payload.record) {
+        world.coverage.note(Event::PoisonFailed);
+        Verdict::Failed {
+            payload,
+            after: None,
+        }
+    } else if world.calm {
         Verdict::Done
     } else if world.rng.chance(rates.fails) {
         world.coverage.note(Event::Failed);
@@ -133,6 +139,9 @@ pub(super) fn complete(world: &mut World, m: usize, at: &TaskRef) {
     let entry = world.broker.chans[at.slot.index()].entry(offset);
     if let Some(assignment) = world.members[m].current(at.slot, at.epoch) {
         assignment.done.insert(offset);
+        if world.poison.is_some() {
+            world.coverage.note(Event::BesidePoison);
+        }
         if let Some(Entry::Record(record)) = entry {
             assignment.complete.insert(record);
         }
