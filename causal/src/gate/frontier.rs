@@ -133,19 +133,22 @@ impl Frontier {
         }
     }
 
-    /// The partition is owned from now on, with the shard that its last owner wrote.
+    /// The partition is owned from now on, with the shard that its last owner wrote; one that says that something is lost
+    /// is written anew where that `is_accepted`, or the next owner would have to accept it again.
     pub(super) fn begin(
         &mut self,
         slot: PartitionSlot,
         channel: Channel,
         baseline: Offset,
         shard: Option<Shard>,
+        is_accepted: bool,
         is_gated: impl Fn(TopicId) -> bool,
     ) {
         if self.slots.len() <= slot.index() {
             self.slots.resize_with(slot.index() + 1, || None);
         }
-        let is_written = shard.is_some();
+        let is_as_written = |shard: &Shard| !(shard.is_lossy && is_accepted);
+        let is_written = shard.as_ref().is_some_and(is_as_written);
         let mut shard = shard.unwrap_or_else(|| Shard {
             topic: channel.topic(),
             baseline,

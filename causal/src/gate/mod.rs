@@ -667,8 +667,11 @@ impl<P: CarriesCauses> Gate<P> for CausalGate {
             self.lost.insert(channel);
         }
         let channels = &self.channels;
+        let is_accepted = self.config.accept_lost_frontier;
         self.frontier
-            .begin(slot, channel, base, shard, |topic| channels.is_gated(topic));
+            .begin(slot, channel, base, shard, is_accepted, |topic| {
+                channels.is_gated(topic)
+            });
         self.frontier.settled(slot, base);
         if let Some(committed) = restored.committed {
             self.committed.insert(channel, committed);
