@@ -4,6 +4,7 @@
 //! each test names what it waits for. All share one cluster, but for those that break it or need settings of their own.
 
 mod aborts;
+mod causal;
 mod commits;
 mod dead_letters;
 mod ending;

@@ -35,6 +35,7 @@ mod produce;
 mod read;
 mod rights;
 mod settings;
+mod topic_id;
 mod topics;
 
 use std::fmt;
