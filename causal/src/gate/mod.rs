@@ -426,36 +426,37 @@ impl CausalGate {
     }
 
     /// What the group has committed of a channel by now; `None` for nothing. Less than before may be an old answer: the
-    /// channel is a suspect then, to be read again after the time of a request.
+    /// channel is a suspect then, to be read again after the time of a request. Says whether it is more than was known.
     pub fn foreign_committed(
         &mut self,
         channel: Channel,
         committed: Option<Offset>,
         reading: Reading,
-    ) {
+    ) -> bool {
         let before = self.committed.get(&channel).copied();
         if self.owns(channel) {
             // What this member has committed meanwhile is newer than any answer.
-            return;
+            return false;
         }
         if before > committed {
             if reading == Reading::First {
                 self.suspects.insert(channel);
-                return;
+                return false;
             }
             self.stop_because(CausalStop::CommittedWentDown {
                 channel,
                 from: before.map_or(-1, Offset::get),
                 to: committed.map_or(-1, Offset::get),
             });
-            return;
+            return false;
         }
         self.suspects.remove(&channel);
         let (Some(committed), true) = (committed, self.channels.is_gated(channel.topic())) else {
-            return;
+            return false;
         };
         self.committed.insert(channel, committed);
         self.settle(channel, committed);
+        before < Some(committed)
     }
 
     /// Channels whose committed offset was read as less than before: to be read [`Reading::Again`] once every request that

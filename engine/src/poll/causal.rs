@@ -27,7 +27,8 @@ use crate::stop::StopReason;
 use crate::workers::guarded;
 
 /// Between two questions for what others have committed, while records wait for it: as often as they could change, where
-/// commits are made twenty times a second. Doubled while nothing moves, up to the second figure.
+/// commits are made twenty times a second. Doubled while nothing moves, up to the second figure. That what has moved has
+/// freed nothing yet is no reason to ask less often: a chain through several members would cost a second for each link.
 const ASK_EVERY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
 /// Before a question that had no answer is asked again.
@@ -57,7 +58,8 @@ pub(super) struct CausalState {
     is_asking: bool,
     committed_at: Timestamp,
     pace: Duration,
-    freed: u64,
+    /// Others have committed something since the last question.
+    has_moved: bool,
     suspected_at: Option<Timestamp>,
     /// How often what stays was restored anew.
     pub(super) demotions: u64,
@@ -145,8 +147,9 @@ impl PollLoop {
             } => {
                 self.state.causal.is_asking = false;
                 if let Some(gate) = self.core.gate_mut().as_causal_mut() {
+                    let causal = &mut self.state.causal;
                     for (channel, committed) in offsets {
-                        gate.foreign_committed(channel, committed, reading);
+                        causal.has_moved |= gate.foreign_committed(channel, committed, reading);
                     }
                 }
                 self.state.causal.failure = failure;
@@ -195,10 +198,9 @@ impl PollLoop {
             return;
         }
         self.state.causal.committed_at = now.after(ASK_EVERY.0);
-        let freed = gate.counters().freed;
         let suspects: Vec<Channel> = gate.suspects().collect();
         let waited_for = gate.foreign_waited_for();
-        let moves = freed != std::mem::replace(&mut self.state.causal.freed, freed);
+        let moves = std::mem::take(&mut self.state.causal.has_moved);
         let since = match suspects.is_empty() {
             true => None,
             false => Some(self.state.causal.suspected_at.unwrap_or(now)),
