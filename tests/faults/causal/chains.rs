@@ -9,12 +9,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use keyway::causality::{CausalClock, Channel, HEADER, Position, TopicId};
-use keyway_tests::cluster::{Cluster, Record};
+use keyway_tests::cluster::Cluster;
 use keyway_tests::random::Random;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::message::Headers as _;
 use rdkafka::{Message as _, Offset, TopicPartitionList};
 
+use super::pen::Pen;
 use crate::crew::pass;
 
 /// Partitions of each topic.
@@ -27,8 +28,11 @@ const KEYS: u64 = 8;
 const PERSONS: usize = 4;
 const WRITES: u64 = 8;
 
+/// Between two records of a producer: less than so many milliseconds.
+const PAUSE: u64 = 30;
+
 /// How far back somebody reads.
-const RECENT: u64 = 40;
+const RECENT: u64 = 100;
 
 /// Topics by their place in [`Topics::names`].
 pub(crate) const CONSUMED: usize = 3;
@@ -205,6 +209,7 @@ impl<'c> Forum<'c> {
 
     /// Writes until it is told that it is enough, and at least so many records.
     pub(crate) fn write(&self, mut random: Random, at_least: usize, enough: &AtomicBool) {
+        let pen = Pen::new(self.cluster);
         let mut persons: [Person; PERSONS] = Default::default();
         let mut written = 0;
         while written < at_least || !enough.load(Ordering::Relaxed) {
@@ -216,13 +221,13 @@ impl<'c> Forum<'c> {
                 self.read_something(person, &mut random);
             }
             if random.below(0..4) == 0 {
-                self.read_elsewhere(person, &mut random);
+                self.read_elsewhere(person, &pen, &mut random);
             }
             let topic = random.below(0..CONSUMED as u64) as usize;
-            self.post(person, topic, &mut random);
+            self.post(person, topic, &pen, &mut random);
             person.written += 1;
             written += 1;
-            pass(random.below(0..20));
+            pass(random.below(0..PAUSE));
         }
     }
 
@@ -247,18 +252,16 @@ impl<'c> Forum<'c> {
     }
 
     /// Something comes about in the topic that the group does not consume, and only this person reads it there.
-    fn read_elsewhere(&self, person: &mut Person, random: &mut Random) {
+    fn read_elsewhere(&self, person: &mut Person, pen: &Pen, random: &mut Random) {
         let partition = random.below(0..PARTITIONS as u64) as i32;
-        let placed = self.cluster.produce(
-            &self.topics.names[ELSEWHERE],
-            [(Some(partition), Some("far"), "far")],
-        );
+        let to = &self.topics.names[ELSEWHERE];
+        let offset = pen.write(to, partition, ("far", "far"), None);
         let mut truth = self.truth();
         let number = truth.number(Set::default());
         let place = Place {
             topic: ELSEWHERE,
             partition,
-            offset: placed[0].offset,
+            offset,
         };
         truth.places[number] = Some(place);
         let posted = Posted {
@@ -268,22 +271,19 @@ impl<'c> Forum<'c> {
         self.take_in(person, &truth, &posted);
     }
 
-    fn post(&self, person: &Person, topic: usize, random: &mut Random) {
+    fn post(&self, person: &Person, topic: usize, pen: &Pen, random: &mut Random) {
         let number = self.truth().number(person.read.clone());
         let key = random.below(0..KEYS);
         let partition = (key % PARTITIONS as u64) as i32;
-        let record = Record::from((
-            Some(partition),
-            Some(format!("key-{key}")),
-            number.to_string(),
-        ));
+        let (key, value) = (format!("key-{key}"), number.to_string());
         let stamp = person.clock.stamp();
-        let record = record.header(HEADER, Some(&stamp));
-        let placed = self.cluster.produce(&self.topics.names[topic], [record]);
+        let header = Some((HEADER, stamp.as_slice()));
+        let to = &self.topics.names[topic];
+        let offset = pen.write(to, partition, (&key, &value), header);
         let place = Place {
             topic,
             partition,
-            offset: placed[0].offset,
+            offset,
         };
         self.truth().post(number, place, Some(stamp));
     }

@@ -6,6 +6,7 @@
 mod chains;
 mod members;
 mod oracle;
+mod pen;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
