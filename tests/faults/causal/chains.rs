@@ -26,10 +26,10 @@ const KEYS: u64 = 8;
 
 /// The persons of one producer at a time, and how much each writes before somebody else comes, who has read nothing.
 const PERSONS: usize = 4;
-const WRITES: u64 = 8;
+const WRITES: u64 = 4;
 
 /// Between two records of a producer: less than so many milliseconds.
-const PAUSE: u64 = 30;
+const PAUSE: u64 = 20;
 
 /// How far back somebody reads.
 const RECENT: u64 = 100;

@@ -21,6 +21,9 @@ use super::chains::{CONSUMED, Place, Set, Topics, Truth, number_in};
 /// A member writes the line of a commit when it has heard of it; another one may have read the commit before that.
 const LINE_LATE: u64 = 300_000_000;
 
+/// Between the lines of one request there is less than that, and between two requests the interval of commits.
+const NEXT_REQUEST: u64 = 50_000_000;
+
 /// The group's commits are read this long before the line of an assignment at the earliest.
 const READ_EARLY: u64 = 2_000_000_000;
 
@@ -235,8 +238,9 @@ impl<'a> Judge<'a> {
             let event = &events[at];
             match event.kind {
                 Kind::Committed if judged.insert((life, at)) => {
-                    let request = request(&events[at..]);
-                    judged.extend((at..at + request.len()).map(|at| (life, at)));
+                    let request = request(events, at);
+                    judged.extend(request.iter().map(|at| (life, *at)));
+                    let request = request.iter().map(|at| &events[*at]);
                     self.committed(&mut moment, life, event.ns, request);
                 }
                 Kind::Committed => {}
@@ -285,10 +289,9 @@ impl<'a> Judge<'a> {
                     .max(self.case.lives[life].0);
                 let told = moment.told.entry(life).or_default();
                 let said = moment.said.iter().rev().find(|(since, _)| *since <= read);
-                for causes in [said.map(|(_, said)| said), moment.shards.get(&lane)] {
-                    if let Some(causes) = causes {
-                        told.merge_all(causes);
-                    }
+                let said = said.map(|(_, said)| said);
+                for causes in said.into_iter().chain(moment.shards.get(&lane)) {
+                    told.merge_all(causes);
                 }
             }
             (Kind::Revoked | Kind::Lost, _, Some(lane)) => {
@@ -326,7 +329,13 @@ impl<'a> Judge<'a> {
     }
 
     /// The lines of one request, as one.
-    fn committed(&mut self, moment: &mut Moment, life: usize, ns: u64, request: &[Event]) {
+    fn committed<'e>(
+        &mut self,
+        moment: &mut Moment,
+        life: usize,
+        ns: u64,
+        request: impl Iterator<Item = &'e Event>,
+    ) {
         self.tally.commits += 1;
         self.expect(moment, ns);
         let mut fresh = Vec::new();
@@ -515,12 +524,24 @@ fn lacking(found: &Causes, wanted: &Causes) -> Vec<(Channel, Position)> {
         .collect()
 }
 
-/// The lines of the first request: no partition is in it twice.
-fn request(events: &[Event]) -> &[Event] {
+/// Where the lines of one request are, from its first on: no partition is in it twice. The threads of handlers write their
+/// lines between them.
+fn request(events: &[Event], from: usize) -> Vec<usize> {
     let mut seen = BTreeSet::new();
-    let lines = events.iter().take_while(|event| {
-        event.kind == Kind::Committed && seen.insert((event.topic.as_str(), event.partition))
-    });
-    let lines = lines.count();
-    &events[..lines]
+    let mut lines = Vec::new();
+    let mut latest = events[from].ns;
+    for (at, event) in events.iter().enumerate().skip(from) {
+        match event.kind {
+            Kind::Start | Kind::Done | Kind::Failed | Kind::Retry => {}
+            Kind::Committed
+                if event.ns.saturating_sub(latest) < NEXT_REQUEST
+                    && seen.insert((event.topic.as_str(), event.partition)) =>
+            {
+                latest = event.ns;
+                lines.push(at);
+            }
+            _ => break,
+        }
+    }
+    lines
 }
