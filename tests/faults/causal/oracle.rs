@@ -21,8 +21,8 @@ use super::chains::{CONSUMED, Place, Set, Topics, Truth, number_in};
 /// A member writes the line of a commit when it has heard of it; another one may have read the commit before that.
 const LINE_LATE: u64 = 300_000_000;
 
-/// Between the lines of one request there is less than that, and between two requests the interval of commits.
-const NEXT_REQUEST: u64 = 50_000_000;
+/// The lines of one request come one after the other, and those of handlers, or of what is held, between them.
+const REQUEST: u64 = 50_000_000;
 
 /// The group's commits are read this long before the line of an assignment at the earliest.
 const READ_EARLY: u64 = 2_000_000_000;
@@ -232,18 +232,10 @@ impl<'a> Judge<'a> {
             }
         }
         let mut moment = Moment::default();
-        let mut judged = BTreeSet::new();
         for (when, &(life, at)) in lines.iter().enumerate() {
-            let events = &lives[life].1.events;
-            let event = &events[at];
+            let event = &lives[life].1.events[at];
             match event.kind {
-                Kind::Committed if judged.insert((life, at)) => {
-                    let request = request(events, at);
-                    judged.extend(request.iter().map(|at| (life, *at)));
-                    let request = request.iter().map(|at| &events[*at]);
-                    self.committed(&mut moment, life, event.ns, request);
-                }
-                Kind::Committed => {}
+                Kind::Committed => self.committed(&mut moment, life, event),
                 _ => self.line(&mut moment, when, life, event),
             }
         }
@@ -328,75 +320,66 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// The lines of one request, as one.
-    fn committed<'e>(
-        &mut self,
-        moment: &mut Moment,
-        life: usize,
-        ns: u64,
-        request: impl Iterator<Item = &'e Event>,
-    ) {
+    /// One partition of a request.
+    fn committed(&mut self, moment: &mut Moment, life: usize, event: &Event) {
         self.tally.commits += 1;
-        self.expect(moment, ns);
-        let mut fresh = Vec::new();
+        self.expect(moment, event.ns);
+        let (Some(lane), Some(offset)) = (self.lane_of(event), event.offset) else {
+            return;
+        };
+        let (complete, shard) = self.completed(lane, offset.get(), &event.metadata);
+        let Some(shard) = shard else {
+            self.fault(format!("a commit without a shard: {event:?}"));
+            return;
+        };
+        self.shard(moment, lane, event, &shard);
+        moment.unsure.remove(&lane);
+        let before = moment.complete.insert(lane, complete).unwrap_or_default();
+        let fresh: Vec<_> = moment.complete[&lane].without(&before).collect();
+        for effect in fresh {
+            for cause in self.causes_of(effect) {
+                let lane = self.lane(cause);
+                let owned = moment.owned.get(&life);
+                let late = match owned.is_some_and(|owned| owned.contains(&lane)) {
+                    true => REQUEST,
+                    false => LINE_LATE,
+                };
+                if !moment.is_complete(lane, cause) {
+                    moment.expected.push((event.ns + late, effect, cause));
+                }
+            }
+        }
+    }
+
+    /// What a commit says of other topics, and of its own.
+    fn shard(&mut self, moment: &mut Moment, lane: Lane, event: &Event, shard: &Shard) {
+        let mut causes = shard.learned.clone();
+        let own = Place {
+            topic: lane.0,
+            partition: lane.1,
+            offset: 0,
+        };
+        let (channel, _) = self.case.topics.cause(own);
+        if shard.topic != channel.topic() || shard.is_lossy {
+            self.fault(format!(
+                "a shard of another topic, or one that lacks something: {event:?}"
+            ));
+        }
+        if let Some(highest) = shard.highest_complete {
+            causes.merge(channel, highest);
+        }
+        let before = moment.shards.get(&lane);
+        let lost = before.and_then(|before| lacking(&causes, before).first().copied());
+        if let Some((channel, position)) = lost {
+            self.fault(format!("a shard lost {channel} at {position}: {event:?}"));
+        }
         let mut said = moment
             .said
             .last()
             .map_or_else(Causes::new, |last| last.1.clone());
-        for event in request {
-            let (Some(lane), Some(offset)) = (self.lane_of(event), event.offset) else {
-                continue;
-            };
-            let (complete, shard) = self.completed(lane, offset.get(), &event.metadata);
-            let Some(shard) = shard else {
-                self.fault(format!("a commit without a shard: {event:?}"));
-                continue;
-            };
-            let mut causes = shard.learned.clone();
-            let own = Place {
-                topic: lane.0,
-                partition: lane.1,
-                offset: 0,
-            };
-            let (channel, _) = self.case.topics.cause(own);
-            if shard.topic != channel.topic() {
-                self.fault(format!("a shard of another topic: {event:?}"));
-            }
-            if let Some(highest) = shard.highest_complete {
-                causes.merge(channel, highest);
-            }
-            if let Some(before) = moment.shards.get(&lane) {
-                if let Some((channel, position)) = lacking(&causes, before).first() {
-                    let name = &event.topic;
-                    let partition = lane.1;
-                    self.fault(format!(
-                        "the shard of {name}-{partition} lost {channel} at {position}, at {ns}"
-                    ));
-                }
-            }
-            said.merge_all(&causes);
-            moment.shards.insert(lane, causes);
-            moment.unsure.remove(&lane);
-            let before = moment.complete.insert(lane, complete).unwrap_or_default();
-            fresh.extend(moment.complete[&lane].without(&before).collect::<Vec<_>>());
-        }
-        moment.said.push((ns, said));
-        for effect in fresh {
-            for cause in self.causes_of(effect) {
-                let lane = self.lane(cause);
-                if moment.is_complete(lane, cause) {
-                    continue;
-                }
-                let owned = moment.owned.get(&life);
-                match owned.is_some_and(|owned| owned.contains(&lane)) {
-                    true => {
-                        let (effect, cause) = (self.name(effect), self.name(cause));
-                        self.fault(format!("{effect} was committed before its cause {cause}, which is the same member's, at {ns}"));
-                    }
-                    false => moment.expected.push((ns + LINE_LATE, effect, cause)),
-                }
-            }
-        }
+        said.merge_all(&causes);
+        moment.said.push((event.ns, said));
+        moment.shards.insert(lane, causes);
     }
 
     /// Lines that had to come by now.
@@ -409,7 +392,9 @@ impl<'a> Judge<'a> {
                 false if until > now => moment.expected.push((until, effect, cause)),
                 false => {
                     let (effect, cause) = (self.name(effect), self.name(cause));
-                    self.fault(format!("{effect} was committed, and its cause {cause}, which is another member's, was not"));
+                    self.fault(format!(
+                        "{effect} was committed, and its cause {cause} was not by {until}"
+                    ));
                 }
             }
         }
@@ -522,26 +507,4 @@ fn lacking(found: &Causes, wanted: &Causes) -> Vec<(Channel, Position)> {
     entries
         .filter(|(channel, position)| !found.covers(*channel, *position))
         .collect()
-}
-
-/// Where the lines of one request are, from its first on: no partition is in it twice. The threads of handlers write their
-/// lines between them.
-fn request(events: &[Event], from: usize) -> Vec<usize> {
-    let mut seen = BTreeSet::new();
-    let mut lines = Vec::new();
-    let mut latest = events[from].ns;
-    for (at, event) in events.iter().enumerate().skip(from) {
-        match event.kind {
-            Kind::Start | Kind::Done | Kind::Failed | Kind::Retry => {}
-            Kind::Committed
-                if event.ns.saturating_sub(latest) < NEXT_REQUEST
-                    && seen.insert((event.topic.as_str(), event.partition)) =>
-            {
-                latest = event.ns;
-                lines.push(at);
-            }
-            _ => break,
-        }
-    }
-    lines
 }
