@@ -13,10 +13,13 @@ use keyway_tests::wait;
 use keyway_tests::world::Protocol;
 
 use super::chains::{CONSUMED, Forum, PARTITIONS};
-use crate::crew::PATIENCE;
+use crate::crew::{PATIENCE, pass};
 
 /// Partitions of all topics that the group consumes.
 const ALL: usize = PARTITIONS as usize * CONSUMED;
+
+/// Milliseconds until the logs are read again, all of them: more often would take a core from those who write them.
+const BETWEEN_READS: u64 = 200;
 
 /// A group over the topics of a forum.
 pub(crate) struct Members<'f> {
@@ -143,6 +146,7 @@ impl<'f> Members<'f> {
     /// Waits until every partition is with a running member, and each of those has some.
     pub(crate) fn until_shared_out(&mut self) {
         let all = wait::try_until(PATIENCE, || {
+            pass(BETWEEN_READS);
             let held = self.held();
             let is_shared = held.iter().all(|held| *held > 0) && held.iter().sum::<usize>() == ALL;
             is_shared.then_some(())
@@ -165,7 +169,10 @@ impl<'f> Members<'f> {
 
     /// Waits until all that was written is done.
     pub(crate) fn until_all_done(&mut self, records: usize) {
-        let all = wait::try_until(PATIENCE, || (self.done() >= records).then_some(()));
+        let all = wait::try_until(PATIENCE, || {
+            pass(BETWEEN_READS);
+            (self.done() >= records).then_some(())
+        });
         self.held();
         assert!(
             all.is_some(),
