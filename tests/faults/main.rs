@@ -13,7 +13,7 @@
 //!
 //! | variable | effect |
 //! |---|---|
-//! | `KEYWAY_FAULT_ROUNDS` | rounds, and kills of `kills`; 3 by default |
+//! | `KEYWAY_FAULT_ROUNDS` | rounds, and kills of `kills`; 3 by default, 1 of `causal` and `exactly_once` |
 //! | `KEYWAY_FAULT_RECORDS` | records of a round of `exactly_once`; 2,000 by default, 200,000 in the long form |
 //! | `KEYWAY_FAULT_SEED` | the seed of a run that is to be repeated; printed by each |
 

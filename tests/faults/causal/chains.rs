@@ -29,7 +29,7 @@ const PERSONS: usize = 4;
 const WRITES: u64 = 4;
 
 /// Between two records of a producer: less than so many milliseconds.
-const PAUSE: u64 = 20;
+const PAUSE: u64 = 60;
 
 /// How far back somebody reads.
 const RECENT: u64 = 100;

@@ -95,7 +95,7 @@ impl<'f> Members<'f> {
         let times: &[&str] = match self.protocol {
             // These are the broker's.
             Protocol::Consumer => &[],
-            _ => &["session.timeout.ms=2000", "heartbeat.interval.ms=300"],
+            _ => &["session.timeout.ms=6000", "heartbeat.interval.ms=300"],
         };
         for property in properties.iter().chain(times) {
             words.extend(["-X".to_owned(), (*property).to_owned()]);

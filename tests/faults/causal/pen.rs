@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use keyway_tests::cluster::Cluster;
@@ -67,8 +68,9 @@ impl Pen {
         let deadline = Instant::now() + PATIENCE;
         while offset.load(Ordering::Relaxed) == UNKNOWN {
             assert!(Instant::now() < deadline, "no answer from {topic}");
-            // It takes all of its time, whatever has come by then.
-            self.0.poll(Duration::from_millis(1));
+            // With a time to wait it takes all of that, and much of a core, whatever has come by then.
+            self.0.poll(Duration::ZERO);
+            thread::sleep(Duration::from_millis(1));
         }
         let offset = offset.load(Ordering::Relaxed);
         assert_ne!(offset, REFUSED, "a record for {topic} was refused");
