@@ -1,10 +1,12 @@
 //! Where an assigned partition starts when the questions about it fail.
 
-use keyway::testing::{MockFault, MockRequest};
-use keyway::{Keyway, NotReady, Outcome, Record, StopReason};
 use std::time::Duration;
 
-use crate::world::{Run, World};
+use keyway::testing::{MockFault, MockRequest};
+use keyway::{Keyway, NotReady, Outcome, Record, StopReason};
+use keyway_tests::wait;
+
+use crate::world::{Door, LONG, Run, World};
 
 /// A group that has done all of ten records but the fourth and the seventh.
 fn with_holes() -> World {
@@ -89,6 +91,50 @@ fn a_restore_without_an_answer_says_why() {
     world.broker.clear_faults(MockRequest::OffsetFetch);
     run.until_status("that it is over", |status| status.health.is_ready());
     run.stop();
+}
+
+/// Asked for at once it fails: the first record runs again, which the commit under way says is done.
+#[test]
+fn a_partition_that_begins_anew_is_asked_for_behind_the_commit_under_way() {
+    let (world, door) = (World::of(1), Door::default());
+    // Of one key, so that whatever is done by the time of that commit the first record is.
+    world.produce(10, 1);
+    let passed = door.clone();
+    let run = world.start(|builder| {
+        builder
+            .commit_timeout(LONG)
+            .handler(move |_: &Record| passed.pass())
+    });
+    wait::until("the first commit", LONG, || world.committed(0));
+    // The client repeats such a commit by itself, for as long as it is refused.
+    let faults = [MockFault::NotCoordinator; 1_000];
+    world
+        .broker
+        .fail_requests(MockRequest::OffsetCommit, &faults);
+    door.open();
+    run.until_done(10);
+    run.until_status("a commit without an answer", |status| {
+        let mut parts = status.partitions.iter();
+        parts.any(|part| part.uncommitted_for > Some(Duration::from_millis(500)))
+    });
+    world
+        .broker
+        .fail_requests(MockRequest::Fetch, &[MockFault::OffsetOutOfRange]);
+    run.until_status("a partition that begins anew", |status| {
+        let mut not_ready = status.health.not_ready.iter();
+        not_ready.any(|why| matches!(why, NotReady::Restoring { .. }))
+    });
+    world.broker.clear_faults(MockRequest::OffsetCommit);
+    run.until_status("that it is there", |status| status.health.is_ready());
+    world
+        .broker
+        .produce_numbered("t", 0, 10, 1)
+        .expect("appended");
+    world.until_committed(11);
+    let started = run.seen.started();
+    run.stop();
+    let first = started.iter().filter(|offset| **offset == 0);
+    assert_eq!(first.count(), 1, "{started:?}");
 }
 
 #[test]

@@ -82,6 +82,7 @@ impl PollLoop {
     pub(super) fn committed(&mut self, finished: &CommitFinished, now: Timestamp) {
         self.note_stored(finished);
         self.core.commit_finished(finished, now);
+        self.ask_for_late();
     }
 
     pub(super) fn transacted(&mut self, transacted: Transacted, now: Timestamp) {
@@ -112,6 +113,7 @@ impl PollLoop {
             }
         }
         self.core.transaction_finished(&finished, staged, now);
+        self.ask_for_late();
     }
 
     fn note_letters(&mut self, staged: &[Staged<Message>]) {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use keyway_core::{CommitReason, PartitionSlot, Timestamp};
+use keyway_core::{CommitReason, PartitionSlot, PlanId, Timestamp};
 
 use super::restore::{Found, RestoreAnswer, RestoreJob};
 use super::{PollLoop, log_refusal};
@@ -47,14 +47,33 @@ enum Stage {
     },
 }
 
-/// Partitions whose start the restorer was asked for.
+/// Partitions whose start the restorer is asked for.
 struct Restore {
-    job: u64,
+    /// Under which the answers come; `None` until it is asked.
+    job: Option<u64>,
+    /// The commit that is to be answered before it is asked.
+    behind: Option<PlanId>,
+    /// Their topic was made anew while they were assigned.
+    new_life: bool,
     cancelled: Arc<AtomicBool>,
     partitions: Vec<Named>,
     since: Timestamp,
     /// Why the latest question had no answer.
     failure: Option<ClientError>,
+}
+
+impl Restore {
+    fn of(partitions: Vec<Named>, new_life: bool, now: Timestamp) -> Self {
+        Self {
+            job: None,
+            behind: None,
+            new_life,
+            cancelled: Arc::default(),
+            partitions,
+            since: now,
+            failure: None,
+        }
+    }
 }
 
 impl Rebalancing {
@@ -100,7 +119,7 @@ impl Rebalancing {
             Stage::None | Stage::Revoking { .. } => None,
         };
         let mut restores = stage.into_iter().chain(&mut self.late);
-        if let Some(restore) = restores.find(|restore| restore.job == job) {
+        if let Some(restore) = restores.find(|restore| restore.job == Some(job)) {
             restore.failure = failure;
         }
     }
@@ -238,29 +257,39 @@ impl PollLoop {
             self.state.first_assigned.get_or_insert(now);
             return;
         }
-        self.state.rebalancing.stage = Stage::Restoring(self.ask_restorer(named, false, now));
+        // What the former membership has sent, and is not stored by now, the coordinator refuses.
+        let mut restore = Restore::of(named, false, now);
+        self.ask_restorer(&mut restore);
+        self.state.rebalancing.stage = Stage::Restoring(restore);
     }
 
-    fn ask_restorer(&mut self, partitions: Vec<Named>, new_life: bool, now: Timestamp) -> Restore {
+    fn ask_restorer(&mut self, restore: &mut Restore) {
         self.state.rebalancing.last_job += 1;
         let id = self.state.rebalancing.last_job;
-        let cancelled = Arc::new(AtomicBool::new(false));
+        restore.job = Some(id);
         let job = RestoreJob {
             id,
-            partitions: partitions.clone(),
-            new_life,
-            cancelled: Arc::clone(&cancelled),
+            partitions: restore.partitions.clone(),
+            new_life: restore.new_life,
+            cancelled: Arc::clone(&restore.cancelled),
         };
         // The restorer ends only after this thread.
         let _ = self.restores.send(job);
         self.want_group(id);
-        Restore {
-            job: id,
-            cancelled,
-            partitions,
-            since: now,
-            failure: None,
+    }
+
+    /// Asks for partitions that stay assigned, once the commit is answered that was under way when their assignment
+    /// ended.
+    pub(super) fn ask_for_late(&mut self) {
+        let under_way = self.core.commit_in_flight();
+        let is_due = |late: &&mut Restore| {
+            late.job.is_none() && (late.behind.is_none() || late.behind != under_way)
+        };
+        let mut late = std::mem::take(&mut self.state.rebalancing.late);
+        for restore in late.iter_mut().filter(is_due) {
+            self.ask_restorer(restore);
         }
+        self.state.rebalancing.late = late;
     }
 
     /// Takes what the restorer found, for the assignment under way or for partitions that were late.
@@ -280,7 +309,7 @@ impl PollLoop {
                 Err(reason) => self.stop_because(reason, now),
             }
         }
-        let is_its = |restore: &Restore| restore.job == answer.id;
+        let is_its = |restore: &Restore| restore.job == Some(answer.id);
         if matches!(&self.state.rebalancing.stage, Stage::Restoring(restore) if is_its(restore)) {
             self.finish_restore(found, now);
         } else {
@@ -291,6 +320,8 @@ impl PollLoop {
     fn finish_restore(&mut self, found: Vec<(PartitionSlot, Found)>, now: Timestamp) {
         let Stage::Restoring(Restore {
             job,
+            behind,
+            new_life,
             cancelled,
             partitions,
             since,
@@ -327,6 +358,8 @@ impl PollLoop {
             log_refusal(self.source.pause(&names));
             self.state.rebalancing.late.push(Restore {
                 job,
+                behind,
+                new_life,
                 cancelled,
                 partitions: late,
                 since,
@@ -346,7 +379,7 @@ impl PollLoop {
                 .rebalancing
                 .late
                 .iter()
-                .find(|late| late.job == job)
+                .find(|late| late.job == Some(job))
                 .and_then(|late| late.partitions.iter().find(|(waiting, _)| *waiting == slot));
             let Some((_, name)) = waiting.cloned() else {
                 continue;
@@ -430,8 +463,12 @@ impl PollLoop {
         self.let_go(&partitions);
         let names: Vec<_> = partitions.iter().map(|(_, name)| name.clone()).collect();
         log_refusal(self.source.pause(&names));
-        let restore = self.ask_restorer(partitions, new_life, now);
+        let mut restore = Restore::of(partitions, new_life, now);
+        // It may hold these partitions and be stored only after the question: they would begin from what was committed
+        // before it, and their next commit would go back behind it.
+        restore.behind = self.core.commit_in_flight();
         self.state.rebalancing.late.push(restore);
+        self.ask_for_late();
     }
 
     /// Whether a revoke has waited enough: for what runs, and for the commit behind it.
