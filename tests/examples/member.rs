@@ -8,7 +8,8 @@
 //!                 abort=KEY     the process aborts at the first record of this key
 //!                 output=TOPIC  each record has an output there: its key, and a value that names the record
 //!                 transactional=true  outputs and commits in transactions, one each `interval`
-//!                 log=FILE      what the engine and librdkafka tell, at `info` unless `RUST_LOG` says otherwise
+//!                 log=FILE      what the engine and librdkafka tell, at `info` unless `RUST_LOG` says otherwise; without
+//!                               it warnings and errors go to stderr
 //!     stdin       status        answers with one JSON line on stdout
 //!                 heal, work MICROS
 //!                 end of file   stops, commits and leaves; the report is the last line on stdout
@@ -156,17 +157,7 @@ fn now() -> u64 {
 
 fn main() {
     let arguments = Arguments::read();
-    if let Some(path) = arguments.0.get("log") {
-        tracing_subscriber::fmt()
-            .with_env_filter(
-                EnvFilter::builder()
-                    .with_default_directive(LevelFilter::INFO.into())
-                    .from_env_lossy(),
-            )
-            .with_ansi(false)
-            .with_writer(appended(path))
-            .init();
-    }
+    tell(arguments.0.get("log"));
     let handling = Arc::new(Handling {
         poison: arguments.0.get("poison").cloned(),
         abort: arguments.0.get("abort").cloned(),
@@ -193,6 +184,24 @@ fn main() {
         "records": report.records, "all_committed": report.all_committed, "left_running": report.left_running,
         "fetched_bytes": report.fetched_bytes, "processed_bytes": handling.done_bytes.load(Ordering::Relaxed),
     }));
+}
+
+/// Whoever runs it sees what went wrong, and more in a file.
+fn tell(log: Option<&String>) {
+    let level = match log {
+        Some(_) => LevelFilter::INFO,
+        None => LevelFilter::WARN,
+    };
+    let filter = EnvFilter::builder()
+        .with_default_directive(level.into())
+        .from_env_lossy();
+    let told = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(false);
+    match log {
+        Some(path) => told.with_writer(appended(path)).init(),
+        None => told.with_writer(io::stderr).init(),
+    }
 }
 
 fn appended(path: &str) -> File {
