@@ -1,87 +1,97 @@
 //! What it costs to read a header and to decide by it whether its record may start.
 //!
 //! `cargo run --release -p keyway-causal --example deciding`
+//!
+//! The gate is the engine's own, of a group that consumes all topics of the header. The frontier knows all that the header
+//! says, as it does for most records: what is new costs more, and each position is new once.
 
-use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::time::Instant;
 
-use keyway_causal::{Causes, CausesView, Channel, Position, TopicId};
+use keyway_causal::{
+    CarriesCauses, CausalConfig, CausalGate, Causes, CausesError, CausesView, Channel, Position,
+    Reading, TopicId,
+};
+use keyway_core::{Admission, Gate, PartitionSlot};
+use keyway_offsets::Offset;
 
 const TOPICS: u8 = 4;
-const ENTRIES: u32 = 64;
 
-/// Settled positions by topic and partition.
-type Settled = BTreeMap<TopicId, Vec<Option<Position>>>;
+/// The record's own partition, whose topic is none of those in the header.
+const OWN: PartitionSlot = PartitionSlot(0);
+
+/// A record with this header.
+struct Carrier(Vec<u8>);
+
+impl CarriesCauses for Carrier {
+    fn causes(&self) -> Result<Option<CausesView<'_>>, CausesError> {
+        CausesView::parse(&self.0).map(Some)
+    }
+}
 
 fn main() {
-    let (first, wide) = (entries(0), entries(200));
-    let settled = settled(&first);
-    for (name, entries) in [
-        ("partitions below 128", first),
-        ("partitions above 127", wide),
+    for (name, channels, first) in [
+        ("8 entries", 8, 0),
+        ("64 entries", 64, 0),
+        ("64 entries, partitions above 127", 64, 200),
+        ("64 entries, partitions on both sides of 127", 64, 120),
     ] {
-        let causes: Causes = entries.into_iter().collect();
-        let header = causes.encode();
-        println!(
-            "{} entries, {TOPICS} topics, {name}: {} bytes",
-            causes.len(),
-            header.len()
-        );
-        let parse = median(|| CausesView::parse(black_box(&header)).is_ok());
-        let both = median(|| {
-            CausesView::parse(black_box(&header))
-                .is_ok_and(|view| may_start(view, black_box(&settled)))
-        });
-        let decode = median(|| Causes::decode(black_box(&header)).is_ok());
+        let causes: Causes = entries(channels, first).into_iter().collect();
+        let record = Carrier(causes.encode());
+        let header = &record.0;
+        println!("{name}, {TOPICS} topics: {} bytes", header.len());
+        let mut settled = gate(&causes, true);
         let mut frontier = causes.clone();
-        let merge = median(|| {
-            CausesView::parse(black_box(&header)).is_ok_and(|view| frontier.merge_header(&view))
+        print("check", || CausesView::parse(black_box(header)).is_ok());
+        print("check and merge", || {
+            CausesView::parse(black_box(header)).is_ok_and(|view| frontier.merge_header(&view))
         });
-        let encode = median(|| black_box(&causes).encode().len());
-        println!("  check                {parse:>7.1} ns");
-        println!("  check and decide     {both:>7.1} ns");
-        println!("  check and merge      {merge:>7.1} ns");
-        println!("  decode into a set    {decode:>7.1} ns");
-        println!("  encode               {encode:>7.1} ns");
+        print("check, merge and decide: ready", || {
+            let admitted = settled.admit(OWN, Offset::ZERO, black_box(&record));
+            assert_eq!(admitted, Admission::Ready);
+        });
+        let mut open = gate(&causes, false);
+        print("check, merge and decide: held, and forgotten", || {
+            let admitted = open.admit(OWN, Offset::ZERO, black_box(&record));
+            assert_eq!(admitted, Admission::Held);
+            Gate::<Carrier>::ended(&mut open, OWN);
+        });
+        print("decode into a set", || {
+            Causes::decode(black_box(header)).is_ok()
+        });
+        print("encode", || black_box(&causes).encode().len());
     }
 }
 
 /// Entries over the topics, from partition `first` on.
-fn entries(first: u32) -> Vec<(Channel, Position)> {
+fn entries(channels: u32, first: u32) -> Vec<(Channel, Position)> {
     let each = |n: u32| {
         let topic = TopicId::new([1 + (n % u32::from(TOPICS)) as u8; 16])?;
         let channel = Channel::new(topic, first + n / u32::from(TOPICS))?;
         Some((channel, Position::new(1_000_000 + i64::from(n * 7919))?))
     };
-    (0..ENTRIES).filter_map(each).collect()
+    (0..channels).filter_map(each).collect()
 }
 
-/// Everything up to these positions.
-fn settled(entries: &[(Channel, Position)]) -> Settled {
-    let mut settled = Settled::new();
-    for (channel, position) in entries {
-        settled
-            .entry(channel.topic())
-            .or_default()
-            .push(Some(*position));
+/// A gate of a group that consumes all topics of the header, and has done what it names, or nothing.
+fn gate(causes: &Causes, is_done: bool) -> CausalGate {
+    let mut gate = CausalGate::new(CausalConfig::default());
+    for number in 1..=TOPICS + 1 {
+        let id = TopicId::new([number; 16]).expect("an id");
+        gate.add_topic(&format!("topic-{number}"), id, 256);
+        if number > TOPICS {
+            gate.bind(OWN, Channel::new(id, 0).expect("a partition"));
+        }
     }
-    settled
+    gate.read_group(&[]);
+    for (channel, position) in causes.iter().filter(|_| is_done) {
+        gate.foreign_committed(channel, Some(position.next()), Reading::First);
+    }
+    gate
 }
 
-/// Whether each entry is on a channel that is not gated, or settled.
-fn may_start(header: CausesView<'_>, settled: &Settled) -> bool {
-    header.topics().all(|group| {
-        let Some(settled) = settled.get(&group.topic()) else {
-            return true;
-        };
-        group.entries().all(|(partition, position)| {
-            let own = usize::try_from(partition)
-                .ok()
-                .and_then(|at| settled.get(at));
-            own.is_none_or(|own| own.is_some_and(|own| own >= position))
-        })
-    })
+fn print<T>(what: &str, work: impl FnMut() -> T) {
+    println!("  {what:<46} {:>7.1} ns", median(work));
 }
 
 /// Nanoseconds of one, the median of rounds of many.

@@ -120,13 +120,37 @@ impl Causes {
     /// Merges each entry of `other`; whether something changed.
     pub fn merge_all(&mut self, other: &Self) -> bool {
         let groups = other.topics();
-        self.merge_groups(groups.map(|(topic, entries)| (topic, entries.iter().copied())))
+        groups.fold(false, |has_changed, (topic, entries)| {
+            self.merge_topic(topic, entries.iter().copied(), |_, _| {}) || has_changed
+        })
     }
 
     /// Merges each entry of a header; whether something changed.
     pub fn merge_header(&mut self, header: &CausesView<'_>) -> bool {
         let groups = header.topics();
-        self.merge_groups(groups.map(|group| (group.topic(), group.entries())))
+        groups.fold(false, |has_changed, group| {
+            self.merge_topic(group.topic(), group.entries(), |_, _| {}) || has_changed
+        })
+    }
+
+    /// Merges entries of one topic that ascend by partition, one at least; whether something changed. What is raised, or is
+    /// new, is told to `raised`.
+    pub(crate) fn merge_topic(
+        &mut self,
+        topic: TopicId,
+        entries: impl Iterator<Item = Entry>,
+        mut raised: impl FnMut(u32, Position),
+    ) -> bool {
+        match self.group(topic) {
+            Ok(at) => merge_entries(&mut self.groups[at].entries, entries, raised),
+            Err(at) => {
+                let entries: Vec<_> = entries
+                    .inspect(|(partition, position)| raised(*partition, *position))
+                    .collect();
+                self.groups.insert(at, Group { topic, entries });
+                true
+            }
+        }
     }
 
     /// Takes the entry on `channel` out.
@@ -200,33 +224,6 @@ impl Causes {
         self.groups
             .binary_search_by_key(&topic, |group| group.topic)
     }
-
-    /// Merges groups that ascend, with entries that ascend.
-    fn merge_groups<E: Iterator<Item = Entry>>(
-        &mut self,
-        groups: impl Iterator<Item = (TopicId, E)>,
-    ) -> bool {
-        let mut has_changed = false;
-        let mut new = Vec::new();
-        let mut at = 0;
-        for (topic, entries) in groups {
-            at = skip(&self.groups, at..self.groups.len(), |group| {
-                group.topic < topic
-            });
-            match self.groups.get_mut(at) {
-                Some(group) if group.topic == topic => {
-                    has_changed |= merge_entries(&mut group.entries, entries);
-                }
-                _ => new.push(Group {
-                    topic,
-                    entries: entries.collect(),
-                }),
-            }
-        }
-        has_changed |= !new.is_empty();
-        insert(&mut self.groups, new, |group| group.topic);
-        has_changed
-    }
 }
 
 impl From<CausesView<'_>> for Causes {
@@ -276,7 +273,11 @@ impl Extend<(Channel, Position)> for Causes {
 }
 
 /// Merges entries that ascend into `own`; whether something changed.
-fn merge_entries(own: &mut Vec<Entry>, other: impl Iterator<Item = Entry>) -> bool {
+fn merge_entries(
+    own: &mut Vec<Entry>,
+    other: impl Iterator<Item = Entry>,
+    mut raised: impl FnMut(u32, Position),
+) -> bool {
     let mut has_changed = false;
     let mut new = Vec::new();
     let mut at = 0;
@@ -285,14 +286,27 @@ fn merge_entries(own: &mut Vec<Entry>, other: impl Iterator<Item = Entry>) -> bo
         at = skip(own, at..own.len(), |own| own.0 < partition);
         match own.get_mut(at) {
             Some(own) if own.0 == partition => {
-                has_changed |= raise(&mut own.1, position);
+                if raise(&mut own.1, position) {
+                    raised(partition, position);
+                    has_changed = true;
+                }
                 at += 1;
             }
             _ => new.push(entry),
         }
     }
-    has_changed |= !new.is_empty();
-    insert(own, new, |entry| entry.0);
+    if let Some(first) = new.first().copied() {
+        for (partition, position) in &new {
+            raised(*partition, *position);
+        }
+        let is_behind = own.last().is_none_or(|last| last.0 < first.0);
+        own.append(&mut new);
+        if !is_behind {
+            // A stable sort merges two runs in one walk.
+            own.sort_by_key(|entry| entry.0);
+        }
+        has_changed = true;
+    }
     has_changed
 }
 
@@ -310,17 +324,6 @@ fn skip<T>(all: &[T], range: Range<usize>, before: impl Fn(&T) -> bool) -> usize
     match all.get(start) {
         Some(first) if before(first) => start + all[range].partition_point(before),
         _ => start,
-    }
-}
-
-/// Puts what ascends and is new into what ascends.
-fn insert<T, K: Ord>(own: &mut Vec<T>, new: Vec<T>, key: impl Fn(&T) -> K) {
-    let Some(first) = new.first() else { return };
-    let is_behind = own.last().is_none_or(|last| key(last) < key(first));
-    own.extend(new);
-    if !is_behind {
-        // A stable sort merges two runs in one walk.
-        own.sort_by_key(key);
     }
 }
 

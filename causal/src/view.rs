@@ -23,12 +23,6 @@ pub(crate) const TOPIC_BYTES: usize = 16;
 /// Bytes of a position.
 pub(crate) const POSITION_BYTES: usize = size_of::<i64>();
 
-/// Bytes of a pair whose partition is below 128.
-const SHORT_PAIR_BYTES: usize = 1 + POSITION_BYTES;
-
-/// The least partition whose number takes more than one byte.
-const LONG_PARTITION: u32 = 128;
-
 /// The first number that is no position, as it looks unsigned: 2^63 - 1, and above it all that are negative.
 const NO_POSITION: u64 = i64::MAX.unsigned_abs();
 
@@ -38,8 +32,8 @@ pub struct CausesView<'a> {
     bytes: &'a [u8],
     /// All behind the number of topics.
     groups: &'a [u8],
-    /// Whether each partition takes one byte, so that all pairs are equally long.
-    is_short: bool,
+    /// Whether the pairs of each topic are equally long, as they are where its partitions are all below 128 or all above.
+    is_even: bool,
 }
 
 impl<'a> CausesView<'a> {
@@ -55,18 +49,19 @@ impl<'a> CausesView<'a> {
         }
         let topics = cursor.varint::<31>(Part::TopicCount)?;
         let groups = cursor.rest;
-        let mut is_short = true;
+        let mut is_even = true;
         let mut last = [0; TOPIC_BYTES];
         // Ends with the bytes at the latest, whatever they announce.
         for _ in 0..topics {
             last = next_topic(&mut cursor, &last)?;
-            is_short &= check_pairs(&mut cursor)? < LONG_PARTITION;
+            let (first, last) = check_pairs(&mut cursor)?;
+            is_even &= varint::len(first.into()) == varint::len(last.into());
         }
         match cursor.rest.len() {
             0 => Ok(Self {
                 bytes,
                 groups,
-                is_short,
+                is_even,
             }),
             bytes => Err(CausesError::Trailing {
                 offset: cursor.at(),
@@ -89,7 +84,7 @@ impl<'a> CausesView<'a> {
     pub const fn topics(&self) -> Topics<'a> {
         Topics {
             rest: self.groups,
-            is_short: self.is_short,
+            is_even: self.is_even,
         }
     }
 
@@ -133,7 +128,7 @@ impl<'a> TopicCauses<'a> {
 #[derive(Clone, Debug)]
 pub struct Topics<'a> {
     rest: &'a [u8],
-    is_short: bool,
+    is_even: bool,
 }
 
 impl<'a> Iterator for Topics<'a> {
@@ -144,11 +139,12 @@ impl<'a> Iterator for Topics<'a> {
         let (&topic, rest) = self.rest.split_first_chunk()?;
         let (count, rest) = varint::read::<31>(rest).ok()?;
         let count = usize::try_from(count).ok()?;
-        let bytes = if self.is_short {
-            count * SHORT_PAIR_BYTES
+        let mut entries = Entries { rest };
+        entries.next()?;
+        let bytes = if self.is_even {
+            count * (rest.len() - entries.rest.len())
         } else {
-            let mut entries = Entries { rest };
-            for _ in 0..count {
+            for _ in 1..count {
                 entries.next()?;
             }
             rest.len() - entries.rest.len()
@@ -201,15 +197,15 @@ fn next_topic(
     }
 }
 
-/// Passes over the partitions of a topic with their positions; the last partition.
-fn check_pairs(cursor: &mut Cursor<'_>) -> Result<u32, CausesError> {
+/// Passes over the partitions of a topic with their positions; the first and the last partition.
+fn check_pairs(cursor: &mut Cursor<'_>) -> Result<(u32, u32), CausesError> {
     let offset = cursor.at();
     let count = cursor.varint::<31>(Part::PartitionCount)?;
     if count == 0 {
         return Err(CausesError::PartitionCountZero { offset });
     }
     // No partition can be above 2^31 - 1, so that the one after it is a number.
-    let mut least = 0;
+    let (mut first, mut least) = (None, 0);
     for _ in 0..count {
         let partition = cursor.varint::<31>(Part::Partition)? as u32;
         let position: [u8; POSITION_BYTES] = cursor.array(Part::Position)?;
@@ -217,9 +213,10 @@ fn check_pairs(cursor: &mut Cursor<'_>) -> Result<u32, CausesError> {
             let position = i64::from_be_bytes(position);
             return Err(wrong_pair(cursor.at(), partition, least, position));
         }
+        first.get_or_insert(partition);
         least = partition + 1;
     }
-    Ok(least - 1)
+    Ok((first.unwrap_or_default(), least - 1))
 }
 
 /// What is wrong with the pair that ends before `end`.

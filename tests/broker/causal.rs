@@ -4,6 +4,7 @@
 //! partition 1, what waits for it in partition 0.
 
 use std::collections::BTreeMap;
+use std::process::Command;
 use std::time::Duration;
 
 use keyway::causality::{
@@ -11,7 +12,8 @@ use keyway::causality::{
 };
 use keyway::{Causal, CausalStatus, CommitMode, Outcome, Output, Record, Status, StopReason};
 use keyway_tests::checker::held;
-use keyway_tests::cluster::{Received, Record as Written};
+use keyway_tests::cluster::{Cluster, Received, Record as Written};
+use keyway_tests::command;
 use keyway_tests::event_log::Kind;
 use keyway_tests::wait;
 use keyway_tests::world::{MemberBuilder, World};
@@ -456,4 +458,26 @@ fn records_that_were_deleted_unread_stop_the_member() {
         }
     );
     assert_eq!(world.seen(|seen| seen.started_by("second")), []);
+}
+
+/// Its two timelines differ in one line, and it ends with an error where the causal one shows an effect before its cause.
+#[test]
+fn the_forum_example_shows_answers_behind_their_questions_where_a_plain_timeline_does_not() {
+    let cluster = Cluster::start();
+    let output = Command::new(command::forum())
+        .args(["--brokers", cluster.bootstrap()])
+        .output()
+        .expect("it was built a moment ago");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let complained = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}{complained}");
+    println!("{said}");
+    let line = |delivery: &str| {
+        let line = said.lines().find(|line| line.starts_with(delivery));
+        line.unwrap_or_else(|| panic!("{said}")).to_owned()
+    };
+    let (plain, causal) = (line("plain: "), line("causal: "));
+    assert!(!plain.contains(" 0 of them before"), "{said}");
+    assert!(causal.contains(" 0 of them before"), "{said}");
+    assert!(!causal.contains("; 0 were held"), "{said}");
 }

@@ -16,28 +16,29 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The command of this workspace, built with the profile of this test.
 pub fn keyway() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| built(&["-p", "keyway-cli", "--bin", "keyway"], "keyway"))
+    BUILT.get_or_init(|| built(&["--bin", "keyway"], "keyway"))
 }
 
 /// The example `member` of this crate, built likewise.
 pub(crate) fn member() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let what = ["-p", "keyway-tests", "--example", "member"];
-        built(&what, "examples/member")
-    })
+    BUILT.get_or_init(|| built(&["--example", "member"], "examples/member"))
 }
 
 /// The program `enrichment` among the examples, built likewise.
 pub fn enrichment() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let what = ["-p", "keyway-examples", "--example", "enrichment"];
-        built(&what, "examples/enrichment")
-    })
+    BUILT.get_or_init(|| built(&["--example", "enrichment"], "examples/enrichment"))
 }
 
-/// Builds `what` and answers where it lies.
+/// The program `forum` among the examples, built likewise.
+pub fn forum() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| built(&["--example", "forum"], "examples/forum"))
+}
+
+/// Builds `what` and answers where it lies. For the whole workspace, as its tests are built: for one package alone cargo
+/// would build what it depends on once more, with fewer features.
 fn built(what: &[&str], place: &str) -> PathBuf {
     // target/<profile>/deps/<test>-..
     let test = env::current_exe().expect("the system knows what runs");
@@ -47,7 +48,7 @@ fn built(what: &[&str], place: &str) -> PathBuf {
         .expect("a test lies in its profile's directory");
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo
-        .args(["build", "--quiet"])
+        .args(["build", "--quiet", "--workspace"])
         .args(what)
         .args(profile.ends_with("release").then_some("--release"))
         .arg("--target-dir")

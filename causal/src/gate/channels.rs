@@ -16,7 +16,7 @@ use hashbrown::HashMap;
 use keyway_core::{Mutant, PartitionSlot, mutated};
 use keyway_offsets::Offset;
 
-use crate::{CausesView, Channel, TopicId};
+use crate::{CausesView, Channel, Position, TopicCauses, TopicId};
 
 /// A held record: the partition by its slot, and the offset.
 pub(super) type Record = (PartitionSlot, Offset);
@@ -26,6 +26,14 @@ pub(super) type Record = (PartitionSlot, Offset);
 pub(super) struct Need {
     pub(super) channel: Channel,
     pub(super) end: Offset,
+}
+
+/// What a header says.
+pub(super) enum Heard<'a> {
+    /// Of a channel that is gated, more than the headers before it.
+    Gated(Channel, Position),
+    /// Of a topic that is not.
+    Outside(TopicCauses<'a>),
 }
 
 /// All gated channels.
@@ -51,6 +59,8 @@ struct GatedTopic {
 #[derive(Debug)]
 struct State {
     settled_below: Offset,
+    /// Headers have named everything below it, and were heard.
+    named_below: Offset,
     waiting: BinaryHeap<Reverse<(Offset, Record)>>,
 }
 
@@ -58,6 +68,7 @@ impl Default for State {
     fn default() -> Self {
         Self {
             settled_below: Offset::ZERO,
+            named_below: Offset::ZERO,
             waiting: BinaryHeap::new(),
         }
     }
@@ -121,36 +132,47 @@ impl Channels {
         self.held.get(&record).map_or(&[], Vec::as_slice)
     }
 
-    /// Holds the record unless everything that it needs is settled. Says whether it is held. `own` is its channel.
-    pub(super) fn admit(&mut self, record: Record, own: Channel, causes: &CausesView<'_>) -> bool {
+    /// Holds the record unless everything that it needs is settled, and tells what its header says to `heard` where that may
+    /// be new. `own` is the record's channel. One walk, since most records need nothing and say little that is new.
+    pub(super) fn admit(
+        &mut self,
+        record: Record,
+        own: Channel,
+        causes: &CausesView<'_>,
+        heard: &mut impl FnMut(Heard<'_>),
+    ) -> bool {
         let mut needs = Vec::new();
         let mut from = 0;
         for group in causes.topics() {
+            let id = group.topic();
             // Both ascend.
-            let Ok(index) =
-                self.topics[from..].binary_search_by_key(&group.topic(), |topic| topic.id)
-            else {
-                continue;
-            };
-            from += index;
-            let topic = &self.topics[from];
-            if topic.is_gone {
-                continue;
-            }
-            for (partition, position) in group.entries() {
-                let is_own = own.topic() == topic.id && own.partition() == partition;
-                if is_own && mutated(Mutant::OwnChannelIgnored) {
+            let topic = match self.topics[from..].binary_search_by_key(&id, |topic| topic.id) {
+                Ok(index) => {
+                    from += index;
+                    &mut self.topics[from]
+                }
+                Err(_) => {
+                    heard(Heard::Outside(group));
                     continue;
                 }
-                let end = match is_own {
+            };
+            for (partition, position) in group.entries() {
+                // Most entries end here.
+                let known = topic.partitions.get(partition as usize);
+                if known.is_some_and(|state| state.has_nothing_of(position)) {
+                    continue;
+                }
+                let channel = Channel::valid(id, partition);
+                if topic.is_new(partition, position) || mutated(Mutant::MergeTakesLatest) {
+                    heard(Heard::Gated(channel, position));
+                }
+                let end = match channel == own {
+                    true if mutated(Mutant::OwnChannelIgnored) => Offset::ZERO,
                     // What comes after the record can't be its cause.
                     true => position.next().min(record.1),
                     false => position.next(),
                 };
-                if topic.settled_below(partition) >= end {
-                    continue;
-                }
-                if let Some(channel) = Channel::new(topic.id, partition) {
+                if topic.settled_below(partition) < end && !topic.is_gone {
                     needs.push(Need { channel, end });
                 }
             }
@@ -272,7 +294,27 @@ impl Channels {
     }
 }
 
+impl State {
+    /// Whether a header that says so holds nothing and says nothing new.
+    fn has_nothing_of(&self, position: Position) -> bool {
+        let position = position.get();
+        position < self.settled_below.get()
+            && position < self.named_below.get()
+            && !mutated(Mutant::MergeTakesLatest)
+    }
+}
+
 impl GatedTopic {
+    /// Whether no header before has named so much, and remembers that one has. Of partitions that the topic is not known to
+    /// have nothing is remembered.
+    fn is_new(&mut self, partition: u32, position: Position) -> bool {
+        let Some(state) = self.partitions.get_mut(partition as usize) else {
+            return true;
+        };
+        let named_below = state.named_below.max(position.next());
+        std::mem::replace(&mut state.named_below, named_below) < named_below
+    }
+
     fn settled_below(&self, partition: u32) -> Offset {
         let known = self.partitions.get(partition as usize);
         let state = known.or_else(|| self.unknown.get(&partition));

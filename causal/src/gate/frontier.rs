@@ -18,7 +18,7 @@ use hashbrown::HashMap;
 use keyway_core::{Mutant, PartitionSlot, mutated};
 use keyway_offsets::Offset;
 
-use crate::{Causes, Channel, Position, Shard, TopicId};
+use crate::{Causes, Channel, Position, Shard, TopicCauses, TopicId};
 
 /// The frontier of a member.
 #[derive(Debug, Default)]
@@ -94,6 +94,32 @@ impl Frontier {
             if !is_gated {
                 self.place(channel, position);
             }
+        }
+        self.known.len() > channels
+    }
+
+    /// Learns of what a header says of a topic. Says whether some channel is a new one.
+    pub(super) fn receive(&mut self, causes: &TopicCauses<'_>, is_gated: bool) -> bool {
+        let topic = causes.topic();
+        if mutated(Mutant::MergeTakesLatest) {
+            for (partition, _) in causes.entries() {
+                self.known.remove(Channel::valid(topic, partition));
+            }
+        }
+        let channels = self.known.len();
+        let mut raised = Vec::new();
+        let has_changed = self
+            .known
+            .merge_topic(topic, causes.entries(), |partition, position| {
+                if !is_gated {
+                    raised.push((Channel::valid(topic, partition), position));
+                }
+            });
+        if has_changed {
+            self.stamp = None;
+        }
+        for (channel, position) in raised {
+            self.place(channel, position);
         }
         self.known.len() > channels
     }

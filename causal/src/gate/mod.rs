@@ -32,7 +32,7 @@ use keyway_offsets::Offset;
 use keyway_rider::Rider;
 use thiserror::Error;
 
-use self::channels::{Channels, Record};
+use self::channels::{Channels, Heard, Record};
 use self::frontier::Frontier;
 pub use self::status::{Blocker, CausalStatus, HeldRecord, Whose};
 use crate::{Causes, CausesError, CausesView, Channel, Position, Shard, TopicId};
@@ -529,16 +529,12 @@ impl CausalGate {
         self.slots.get(slot.index()).copied().flatten()
     }
 
-    /// Takes over what a header says.
+    /// Takes over what a header says, of a record that is not admitted.
     fn merge(&mut self, causes: &CausesView<'_>) {
         let mut is_larger = false;
-        for topic in causes.topics() {
-            let is_gated = self.channels.is_gated(topic.topic());
-            for (partition, position) in topic.entries() {
-                if let Some(channel) = Channel::new(topic.topic(), partition) {
-                    is_larger |= self.frontier.learn(channel, position, is_gated);
-                }
-            }
+        for group in causes.topics() {
+            let is_gated = self.channels.is_gated(group.topic());
+            is_larger |= self.frontier.receive(&group, is_gated);
         }
         if is_larger {
             self.check_size();
@@ -631,11 +627,23 @@ impl<P: CarriesCauses> Gate<P> for CausalGate {
         if mutated(Mutant::NoMergeOnReceipt) {
             let causes = Causes::decode(causes.as_bytes()).unwrap_or_default();
             self.unmerged.insert(record, causes);
-        } else {
-            self.merge(&causes);
         }
         self.settle_by_mutant(&causes);
-        match self.channels.admit(record, channel, &causes) {
+        let frontier = &mut self.frontier;
+        let mut is_larger = false;
+        let is_held = self
+            .channels
+            .admit(record, channel, &causes, &mut |heard| match heard {
+                _ if mutated(Mutant::NoMergeOnReceipt) => {}
+                Heard::Gated(channel, position) => {
+                    is_larger |= frontier.learn(channel, position, true);
+                }
+                Heard::Outside(group) => is_larger |= frontier.receive(&group, false),
+            });
+        if is_larger {
+            self.check_size();
+        }
+        match is_held {
             true => {
                 self.counters.held += 1;
                 Admission::Held

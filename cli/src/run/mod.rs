@@ -117,7 +117,7 @@ fn run(args: &Args, json: bool) -> Result<ExitCode, Refusal> {
 fn causal(args: &Args) -> Result<Causal, Refusal> {
     if args.brokers.as_deref() == Some(MOCK) {
         return Err(Refusal::BadInput(
-            "--causal needs a real broker: that inside this process gives topics no ids".to_owned(),
+            "--causal needs a real broker: that inside this process can not be asked for the ids of topics".to_owned(),
         ));
     }
     let mut causal = Causal::default();

@@ -179,12 +179,7 @@ impl CausalReader {
 /// The id of a topic; none of one that does not exist at the moment.
 fn typed(id: Result<kafka::TopicId, ClientError>) -> Result<Option<TopicId>, ClientError> {
     match id {
-        Ok(kafka::TopicId(most, least)) => {
-            let mut bytes = [0; 16];
-            bytes[..8].copy_from_slice(&most.to_be_bytes());
-            bytes[8..].copy_from_slice(&least.to_be_bytes());
-            Ok(TopicId::new(bytes))
-        }
+        Ok(id) => Ok(TopicId::new(id.bytes())),
         Err(ClientError::Denied {
             what: DeniedWhat::MissingTopic(_),
             ..

@@ -1,8 +1,10 @@
 //! The records of a topic, for somebody who looks: no group is joined, and nothing is committed.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use super::{Group, GroupError};
+use crate::causality::TopicId;
 use crate::kafka::{LogRange, TopicPartition};
 use crate::record::Record;
 
@@ -19,6 +21,20 @@ impl Group {
         })?;
         let is_its = |partition: &TopicPartition| &*partition.topic == topic;
         Ok(all.into_iter().filter(is_its).collect())
+    }
+
+    /// The id of a topic, by which causes name it ([`CausalClock`](crate::causality::CausalClock)); none when there is no
+    /// such topic, or no right to it, or the brokers give topics no ids, as those before 2.8.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub fn topic_id(&self, topic: &str) -> Result<Option<TopicId>, GroupError> {
+        let named = [Arc::from(topic)];
+        let ids = self.ask("the topic's id", |left| {
+            self.outsider.group().topic_ids(&named, left)
+        })?;
+        let id = ids.into_iter().find_map(|(_, id)| id.ok());
+        Ok(id.and_then(|id| TopicId::new(id.bytes())))
     }
 
     /// Visits the records that these partitions hold now, from the offset given with each on, those of a partition in

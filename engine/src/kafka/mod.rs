@@ -76,6 +76,14 @@ pub(crate) use transactions::StepError;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TopicId(pub(crate) i64, pub(crate) i64);
 
+impl TopicId {
+    /// As it goes over the wire; zero where the brokers have none.
+    pub(crate) fn bytes(self) -> [u8; 16] {
+        let number = u128::from(self.0 as u64) << u64::BITS | u128::from(self.1 as u64);
+        number.to_be_bytes()
+    }
+}
+
 /// A topic's name with its id, or why that is not known.
 pub(crate) type TopicIdentity = (String, Result<TopicId, ClientError>);
 

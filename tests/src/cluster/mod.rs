@@ -35,7 +35,6 @@ mod produce;
 mod read;
 mod rights;
 mod settings;
-mod topic_id;
 mod topics;
 
 use std::fmt;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use keyway::causality::TopicId;
+use keyway::group::{Group, OpenTransactions};
 use rdkafka::admin::{AdminOptions, NewPartitions, NewTopic, TopicReplication};
 use rdkafka::consumer::Consumer as _;
 use rdkafka::metadata::MetadataPartition;
@@ -29,6 +31,18 @@ impl Cluster {
             PATIENCE,
             || (self.led(name) == partitions).then_some(()),
         );
+    }
+
+    /// The id that the broker gave the topic when it was made.
+    pub fn topic_id(&self, topic: &str) -> TopicId {
+        let mut client = self.client();
+        client.set("group.id", "asks-for-ids");
+        let asking = Group::open(&client, PATIENCE, OpenTransactions::LookPast);
+        let asking = asking.expect("a client");
+        // A node may not have heard of a topic that was made a moment ago.
+        wait::until("a topic's id", PATIENCE, || {
+            asking.topic_id(topic).expect("an answer")
+        })
     }
 
     /// Deletes a topic, and waits until no node shows it any more.

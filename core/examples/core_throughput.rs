@@ -2,7 +2,7 @@
 //!
 //! The figure is that of the median batch, so that a machine that does other things as well disturbs it little.
 //!
-//! `cargo run -p keyway-core --release --example throughput`
+//! `cargo run -p keyway-core --release --example core_throughput`
 
 use std::hint::black_box;
 use std::sync::Arc;
