@@ -37,27 +37,27 @@ fn main() {
         ("64 entries, partitions on both sides of 127", 64, 120),
     ] {
         let causes: Causes = entries(channels, first).into_iter().collect();
-        let record = Carrier(causes.encode());
-        let header = &record.0;
+        let mut record = Carrier(causes.encode());
+        let header = record.0.clone();
         println!("{name}, {TOPICS} topics: {} bytes", header.len());
         let mut settled = gate(&causes, true);
         let mut frontier = causes.clone();
-        print("check", || CausesView::parse(black_box(header)).is_ok());
+        print("check", || CausesView::parse(black_box(&header)).is_ok());
         print("check and merge", || {
-            CausesView::parse(black_box(header)).is_ok_and(|view| frontier.merge_header(&view))
+            CausesView::parse(black_box(&header)).is_ok_and(|view| frontier.merge_header(&view))
         });
         print("check, merge and decide: ready", || {
-            let admitted = settled.admit(OWN, Offset::ZERO, black_box(&record));
+            let admitted = settled.admit(OWN, Offset::ZERO, black_box(&mut record));
             assert_eq!(admitted, Admission::Ready);
         });
         let mut open = gate(&causes, false);
         print("check, merge and decide: held, and forgotten", || {
-            let admitted = open.admit(OWN, Offset::ZERO, black_box(&record));
+            let admitted = open.admit(OWN, Offset::ZERO, black_box(&mut record));
             assert_eq!(admitted, Admission::Held);
             Gate::<Carrier>::ended(&mut open, OWN);
         });
         print("decode into a set", || {
-            Causes::decode(black_box(header)).is_ok()
+            Causes::decode(black_box(&header)).is_ok()
         });
         print("encode", || black_box(&causes).encode().len());
     }

@@ -91,7 +91,7 @@ fn c38_a_commit_without_a_shard_is_a_loss_and_the_next_shards_say_so() {
     assert_eq!(gate.stamp(), Err(lost));
     assert!(written(&mut gate).is_lossy);
     // Gating needs no rider.
-    let held = gate.admit(SLOT, offset(1), &carrier(&[(1, 0, 0)]));
+    let held = gate.admit(SLOT, offset(1), &mut carrier(&[(1, 0, 0)]));
     assert_eq!(held, Admission::Held);
 }
 
@@ -131,10 +131,10 @@ fn c36_what_is_in_a_shard_elsewhere_is_not_written_again_and_what_is_newer_is() 
     let elsewhere = shard(causes(&[(9, 0, 33)]), false);
     let mut gate = gate(CausalConfig::default(), &[committed(1, 5, elsewhere)]);
     begin(&mut gate, None, Rider::None);
-    gate.admit(SLOT, offset(0), &carrier(&[(9, 0, 30), (9, 1, 7)]));
+    gate.admit(SLOT, offset(0), &mut carrier(&[(9, 0, 30), (9, 1, 7)]));
     let learned = written(&mut gate).learned;
     assert_eq!(learned, causes(&[(9, 1, 7)]));
-    gate.admit(SLOT, offset(1), &carrier(&[(9, 0, 34)]));
+    gate.admit(SLOT, offset(1), &mut carrier(&[(9, 0, 34)]));
     let learned = written(&mut gate).learned;
     assert_eq!(learned, causes(&[(9, 0, 34), (9, 1, 7)]));
 }
@@ -151,7 +151,7 @@ fn c36_a_shard_is_inherited_whole() {
         !Gate::<Carrier>::owes_rider(&gate, SLOT),
         "the broker has it"
     );
-    gate.admit(SLOT, offset(5), &carrier(&[(9, 0, 2)]));
+    gate.admit(SLOT, offset(5), &mut carrier(&[(9, 0, 2)]));
     assert_eq!(written(&mut gate).learned, causes(&[(9, 0, 33)]));
 }
 
@@ -167,7 +167,7 @@ fn c37_what_is_learned_is_owed_until_it_is_acknowledged() {
     };
     answer(&mut gate, true);
     assert!(!owes(&gate));
-    gate.admit(SLOT, offset(0), &carrier(&[(9, 0, 3)]));
+    gate.admit(SLOT, offset(0), &mut carrier(&[(9, 0, 3)]));
     assert!(owes(&gate));
     answer(&mut gate, false);
     assert!(owes(&gate));
@@ -180,7 +180,7 @@ fn c39_a_shard_that_does_not_fit_stops_the_member() {
     let mut gate = gate(CausalConfig::default(), &[]);
     begin(&mut gate, None, Rider::None);
     let many: Vec<_> = (0..200).map(|n| (9, n, i64::from(n) << 40)).collect();
-    gate.admit(SLOT, offset(0), &carrier(&many));
+    gate.admit(SLOT, offset(0), &mut carrier(&many));
     assert!(Gate::<Carrier>::riders_fit(&mut gate, 3_069));
     assert!(!Gate::<Carrier>::riders_fit(&mut gate, 100));
     assert!(matches!(
@@ -195,10 +195,10 @@ fn c9_headers_and_stamps_have_a_budget() {
         causes_budget: 60,
         ..CausalConfig::default()
     };
-    let many = carrier(&[(9, 0, 1), (9, 1, 1), (9, 2, 1), (9, 3, 1), (9, 4, 1)]);
+    let mut many = carrier(&[(9, 0, 1), (9, 1, 1), (9, 2, 1), (9, 3, 1), (9, 4, 1)]);
     let mut gate = self::gate(small(), &[]);
     begin(&mut gate, None, Rider::None);
-    assert_eq!(gate.admit(SLOT, offset(0), &many), Admission::Held);
+    assert_eq!(gate.admit(SLOT, offset(0), &mut many), Admission::Held);
     assert!(matches!(
         gate.take_stop(),
         Some(CausalStop::HeaderTooLarge { .. })
@@ -206,7 +206,7 @@ fn c9_headers_and_stamps_have_a_budget() {
     let mut gate = self::gate(small(), &[]);
     begin(&mut gate, None, Rider::None);
     for n in 2..5 {
-        gate.admit(SLOT, offset(i64::from(n)), &carrier(&[(n, 0, 1)]));
+        gate.admit(SLOT, offset(i64::from(n)), &mut carrier(&[(n, 0, 1)]));
     }
     assert!(matches!(
         gate.take_stop(),
@@ -290,7 +290,7 @@ fn c25_a_deleted_topic_holds_nobody_and_is_named_no_more() {
     let mut gate = gate(CausalConfig::default(), &[]);
     gate.add_topic("two", topic(2), 1);
     begin(&mut gate, None, Rider::None);
-    let held = gate.admit(SLOT, offset(0), &carrier(&[(2, 0, 8)]));
+    let held = gate.admit(SLOT, offset(0), &mut carrier(&[(2, 0, 8)]));
     assert_eq!(held, Admission::Held);
     gate.topic_deleted(topic(2));
     let freed = Gate::<Carrier>::next_freed(&mut gate);

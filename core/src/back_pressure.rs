@@ -99,7 +99,12 @@ impl<P, G: Gate<P>> Core<P, G> {
 
     /// Whether nothing should be fetched, of no partition.
     pub fn is_full(&self) -> bool {
-        self.is_pressed() && !self.totals.reserve_open
+        self.is_pressed() && !self.totals.reserve_open && !self.waits_for_others()
+    }
+
+    /// Whether all that could get done waits for records that are not here: then no patience makes room.
+    fn waits_for_others(&self) -> bool {
+        !self.held.is_empty() && self.totals.out == 0
     }
 
     /// How many records to ask for, so that they find room: half of what is free, by the mean size of what is here.

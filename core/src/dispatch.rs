@@ -156,7 +156,7 @@ impl<P, G: Gate<P>> Core<P, G> {
         &mut self,
         slot: PartitionSlot,
         epoch: Epoch,
-        arrival: Arrival<P>,
+        mut arrival: Arrival<P>,
     ) -> Option<(LaneIndex, Task<P>, bool)> {
         let partition = &mut self.partitions[slot.index()];
         match partition.tracker.receive(arrival.offset) {
@@ -185,8 +185,8 @@ impl<P, G: Gate<P>> Core<P, G> {
             lane.0 ^= epoch.0 << 32;
         }
         let index = self.lanes.find_or_make(lane, slot);
-        let held = self.gate.admit(slot, arrival.offset, &arrival.payload) == Admission::Held
-            && !mutated(Mutant::HeldRuns);
+        let admission = self.gate.admit(slot, arrival.offset, &mut arrival.payload);
+        let held = admission == Admission::Held && !mutated(Mutant::HeldRuns);
         if held {
             self.held.insert((slot, arrival.offset), index);
         }

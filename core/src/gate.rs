@@ -28,8 +28,8 @@ pub enum Admission {
 /// All but [`Gate::admit`] is what it may want to know, in the order in which it happens, and what it may say about
 /// commits; by default nothing.
 pub trait Gate<P> {
-    /// Asked once for each record that is to run, in the order of arrival.
-    fn admit(&mut self, slot: PartitionSlot, offset: Offset, payload: &P) -> Admission;
+    /// Asked once for each record that is to run, in the order of arrival. Nobody else has the payload yet.
+    fn admit(&mut self, slot: PartitionSlot, offset: Offset, payload: &mut P) -> Admission;
 
     /// A record arrived that is complete already, by the map of an earlier commit, and does not run.
     #[inline]
@@ -134,7 +134,7 @@ pub struct OpenGate;
 
 impl<P> Gate<P> for OpenGate {
     #[inline]
-    fn admit(&mut self, _: PartitionSlot, _: Offset, _: &P) -> Admission {
+    fn admit(&mut self, _: PartitionSlot, _: Offset, _: &mut P) -> Admission {
         Admission::Ready
     }
 }

@@ -13,7 +13,7 @@ use support::{BACKOFF, INTERVAL, RETRY_DELAY, World, pinned, pool};
 struct Cut;
 
 impl Gate<u64> for Cut {
-    fn admit(&mut self, _: PartitionSlot, _: Offset, _: &u64) -> Admission {
+    fn admit(&mut self, _: PartitionSlot, _: Offset, _: &mut u64) -> Admission {
         Admission::Ready
     }
 

@@ -10,7 +10,7 @@ use support::{World, pinned};
 struct OddGate;
 
 impl Gate<u64> for OddGate {
-    fn admit(&mut self, _: PartitionSlot, offset: Offset, _: &u64) -> Admission {
+    fn admit(&mut self, _: PartitionSlot, offset: Offset, _: &mut u64) -> Admission {
         if offset.get() % 2 == 1 {
             Admission::Held
         } else {
@@ -72,4 +72,21 @@ fn a_held_record_of_an_ended_assignment_is_forgotten() {
     world.release(1);
     assert!(world.running().is_empty());
     assert_eq!(world.core.load(), (0, 0));
+}
+
+/// Where all that is here waits for what is not, no patience makes room: full, it would be fetched only after a second.
+#[test]
+fn buffers_full_of_held_records_do_not_end_fetching() {
+    let mut config = pinned(2);
+    config.buffers.total_records = 10;
+    let mut world = World::with_gate(config, OddGate, 2);
+    world.assign(0, Some(0), None);
+    world.assign(1, Some(0), None);
+    world.arrive(&[(0, "z"), (1, "a"), (3, "b"), (5, "c"), (7, "d"), (9, "e")]);
+    assert!(world.core.is_full(), "what runs makes room");
+    world.done(&[0]);
+    world.arrive(&[(11, "f")]);
+    assert!(!world.core.is_full());
+    world.release(1);
+    assert!(world.core.is_full());
 }

@@ -73,6 +73,14 @@ impl Message {
         self.native().key()
     }
 
+    /// Frees what was made for reading the headers. Whoever reads them again makes it again: here, where it was made a moment
+    /// ago, that costs less than to have the handler's thread free it.
+    pub(crate) fn forget_headers(&mut self) {
+        if let Message::Owned(native) = self {
+            native.forget_headers();
+        }
+    }
+
     /// Names and values of the headers; `None` when they can't be read.
     pub(crate) fn raw_headers(
         &self,

@@ -44,6 +44,9 @@ pub trait CarriesCauses {
     /// # Errors
     /// When there is a header and it can't be read, or there are several.
     fn causes(&self) -> Result<Option<CausesView<'_>>, CausesError>;
+
+    /// There were some, and they are not asked for again: what was made for reading them may go.
+    fn causes_were_read(&mut self) {}
 }
 
 /// What a member does about causes where there is a choice.
@@ -610,7 +613,7 @@ impl CausalGate {
 }
 
 impl<P: CarriesCauses> Gate<P> for CausalGate {
-    fn admit(&mut self, slot: PartitionSlot, offset: Offset, payload: &P) -> Admission {
+    fn admit(&mut self, slot: PartitionSlot, offset: Offset, payload: &mut P) -> Admission {
         let record = (slot, offset);
         let Some(channel) = self.channel(slot) else {
             debug_assert!(false, "a slot is bound before it is assigned");
@@ -640,6 +643,7 @@ impl<P: CarriesCauses> Gate<P> for CausalGate {
                 }
                 Heard::Outside(group) => is_larger |= frontier.receive(&group, false),
             });
+        payload.causes_were_read();
         if is_larger {
             self.check_size();
         }

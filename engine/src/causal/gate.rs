@@ -119,11 +119,15 @@ impl CarriesCauses for Message {
         };
         find_causes(headers)
     }
+
+    fn causes_were_read(&mut self) {
+        self.forget_headers();
+    }
 }
 
 impl Gate<Message> for EngineGate {
     #[inline]
-    fn admit(&mut self, slot: PartitionSlot, offset: Offset, payload: &Message) -> Admission {
+    fn admit(&mut self, slot: PartitionSlot, offset: Offset, payload: &mut Message) -> Admission {
         match self {
             Self::Open => Admission::Ready,
             Self::Causal(gate, notes) => {

@@ -52,6 +52,9 @@ pub(crate) struct Prefetch {
     pub(crate) fetch_message_max_bytes: u32,
     /// `fetch.max.bytes`: the most of one fetch, all partitions together, as the broker stores them.
     pub(crate) fetch_max_bytes: u32,
+    /// `fetch.wait.max.ms`: how long a broker keeps a fetch for which there is nothing. A partition that is fetched again
+    /// after a pause waits for the end of the one under way.
+    pub(crate) fetch_wait_max_ms: u32,
 }
 
 impl Default for Prefetch {
@@ -63,6 +66,8 @@ impl Default for Prefetch {
             max_kbytes: 65_536,
             fetch_message_max_bytes: 1_048_576,
             fetch_max_bytes: 4_194_304,
+            // librdkafka's own.
+            fetch_wait_max_ms: 500,
         }
     }
 }
@@ -177,6 +182,7 @@ pub(crate) fn prepare(config: &ClientConfig, prefetch: Prefetch) -> Result<Prepa
             prefetch.fetch_message_max_bytes,
         ),
         ("fetch.max.bytes", None, prefetch.fetch_max_bytes),
+        ("fetch.wait.max.ms", None, prefetch.fetch_wait_max_ms),
     ] {
         let chosen = client
             .get(property)

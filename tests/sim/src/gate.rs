@@ -10,7 +10,7 @@ use crate::record::Payload;
 pub(crate) struct MarkGate;
 
 impl Gate<Payload> for MarkGate {
-    fn admit(&mut self, _: PartitionSlot, _: Offset, payload: &Payload) -> Admission {
+    fn admit(&mut self, _: PartitionSlot, _: Offset, payload: &mut Payload) -> Admission {
         if payload.held {
             Admission::Held
         } else {

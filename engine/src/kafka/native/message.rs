@@ -228,6 +228,22 @@ impl NativeRecord {
         // SAFETY: the list belongs to the message and is not changed after it was parsed.
         Ok(unsafe { headers.as_ref() }.map_or(HeaderSource::None, HeaderSource::Native))
     }
+
+    /// Frees the parsed headers; the next question for them parses them anew.
+    pub(crate) fn forget_headers(&mut self) {
+        if self.made_parts().is_some() {
+            return;
+        }
+        let mut headers: *mut rd_kafka_headers_t = ptr::null_mut();
+        // SAFETY: the message is alive, and nobody else has it or a reference into its headers, as `self` is exclusive.
+        // What is detached is the caller's, and librdkafka keeps the bytes from which it was parsed.
+        unsafe {
+            let code = sys::rd_kafka_message_detach_headers(self.message(), &mut headers);
+            if code == sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR && !headers.is_null() {
+                sys::rd_kafka_headers_destroy(headers);
+            }
+        }
+    }
 }
 
 impl Drop for NativeRecord {
