@@ -119,18 +119,20 @@ impl Causes {
 
     /// Merges each entry of `other`; whether something changed.
     pub fn merge_all(&mut self, other: &Self) -> bool {
-        let groups = other.topics();
-        groups.fold(false, |has_changed, (topic, entries)| {
-            self.merge_topic(topic, entries.iter().copied(), |_, _| {}) || has_changed
-        })
+        let mut has_changed = false;
+        for (topic, entries) in other.topics() {
+            has_changed |= self.merge_topic(topic, entries.iter().copied(), |_, _| {});
+        }
+        has_changed
     }
 
     /// Merges each entry of a header; whether something changed.
     pub fn merge_header(&mut self, header: &CausesView<'_>) -> bool {
-        let groups = header.topics();
-        groups.fold(false, |has_changed, group| {
-            self.merge_topic(group.topic(), group.entries(), |_, _| {}) || has_changed
-        })
+        let mut has_changed = false;
+        for group in header.topics() {
+            has_changed |= self.merge_topic(group.topic(), group.entries(), |_, _| {});
+        }
+        has_changed
     }
 
     /// Merges entries of one topic that ascend by partition, one at least; whether something changed. What is raised, or is

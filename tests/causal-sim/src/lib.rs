@@ -7,7 +7,6 @@ mod invariants;
 mod member;
 mod producer;
 mod record;
-mod rng;
 mod scenario;
 mod steps;
 mod world;

@@ -6,8 +6,7 @@ use keyway_core::{
     BufferConfig, CommitConfig, CoreConfig, RetryPolicy, RiderSource, RouteConfig, Shape,
 };
 use keyway_offsets::Limits;
-
-use crate::rng::Rng;
+use keyway_sim::rng::Rng;
 
 /// Of a thousand.
 #[derive(Clone, Copy, Debug)]

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use keyway_causal::CausalConfig;
 use keyway_core::Timestamp;
+use keyway_sim::rng::Rng;
 
 use crate::bits::Bits;
 use crate::broker::{Broker, Entry};
@@ -12,7 +13,6 @@ use crate::invariants::{Check, Violation, cut, liveness};
 use crate::member::{Member, Sent};
 use crate::producer::Producer;
 use crate::record::{Header, Record};
-use crate::rng::Rng;
 use crate::scenario::Scenario;
 use crate::steps::{self, Step};
 

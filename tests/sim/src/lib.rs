@@ -10,7 +10,7 @@ mod member;
 mod pace;
 mod record;
 mod rider;
-mod rng;
+pub mod rng;
 mod runner;
 mod scenario;
 mod steps;

@@ -330,7 +330,7 @@ fn go_down(world: &mut World, m: usize) {
 
 pub(super) fn restart(world: &mut World, m: usize) -> Check {
     let incarnation = world.next_id();
-    let seed = world.rng.next();
+    let seed = world.rng.number();
     let mut member = Member::start(&world.scenario, incarnation, seed);
     if !world.calm && world.rng.chance(world.scenario.limited) {
         let limit = world.rng.between(1, 30) as u64;
