@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering as Atomic};
 use std::time::{Duration, Instant};
 
-use keyway::{ClientConfig, Keyway, Record, StartAt};
+use keyway::{ClientConfig, Keyway, Observer, Record, StartAt, TopicPartition};
 
 use crate::world::World;
 
@@ -107,4 +107,42 @@ fn a_broker_that_does_not_answer_blocks_no_async_thread() {
         tokio::time::sleep(Duration::from_millis(200)).await;
     });
     assert!(gap < BOUND, "{gap:?}");
+}
+
+/// Panics whatever it is told of partitions and commits.
+struct Loud;
+
+impl Observer for Loud {
+    fn assigned(&self, partition: &TopicPartition) {
+        panic!("{partition} is assigned");
+    }
+
+    fn revoked(&self, partition: &TopicPartition) {
+        panic!("{partition} is revoked");
+    }
+
+    fn committed(&self, partition: &TopicPartition, offset: i64, _: &str) {
+        panic!("{partition} is committed at {offset}");
+    }
+}
+
+/// With the calls as they are it fails: the poll thread ends with the assignment, or the committer with its first commit.
+#[test]
+fn an_observer_that_panics_changes_nothing() {
+    let world = World::filled(10);
+    let builder = world.builder().observer(Loud).handler(|_: &Record| ());
+    let engine = builder
+        .build()
+        .expect("a configuration")
+        .start()
+        .expect("started");
+    world.until_committed(10);
+    world
+        .broker
+        .produce_numbered("t", 0, 10, 5)
+        .expect("appended");
+    world.until_committed(15);
+    engine.stop(Duration::from_secs(10));
+    let report = engine.wait().expect("an orderly end");
+    assert!(report.all_committed, "{report:?}");
 }

@@ -26,6 +26,7 @@ use crate::kafka::{CommitCode, CommitOffset, NotSent, TopicPartition};
 use crate::metrics;
 use crate::observer::Observer;
 use crate::riders::{Made, Texts};
+use crate::workers::guarded;
 
 /// Which assignments are this member's, as far as commits go: from the assignment to the moment before the
 /// partition is given back, longer than its records may start.
@@ -121,7 +122,7 @@ impl Composer {
         self.owned.note_rider(part, &made.rider);
         made.note_stored(&plan.limits);
         if let Some(observer) = &self.observer {
-            observer.committed(&offset.tp, offset.offset, offset.metadata);
+            guarded(|| observer.committed(&offset.tp, offset.offset, offset.metadata));
         }
     }
 }

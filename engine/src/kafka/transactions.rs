@@ -62,6 +62,18 @@ impl StepError {
         self.what == NO_RETURN
     }
 
+    /// Nobody has answered: the request may be on its way still.
+    pub(crate) fn has_no_answer(&self) -> bool {
+        let without = [
+            Rd::RD_KAFKA_RESP_ERR__TIMED_OUT,
+            Rd::RD_KAFKA_RESP_ERR__TIMED_OUT_QUEUE,
+            Rd::RD_KAFKA_RESP_ERR__TRANSPORT,
+            Rd::RD_KAFKA_RESP_ERR_REQUEST_TIMED_OUT,
+        ];
+        let number = self.error.code().map(|code| code.number);
+        without.iter().any(|code| Some(*code as i32) == number)
+    }
+
     /// The coordinator does not know a topic (any more), whichever of those in the transaction it is.
     pub(crate) fn is_missing_topic(&self) -> bool {
         self.error.code().is_some_and(ErrorCode::is_missing_topic)

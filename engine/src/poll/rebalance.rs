@@ -20,6 +20,7 @@ use super::{PollLoop, log_refusal};
 use crate::context::Fence;
 use crate::kafka::{ClientError, SourceEvent, Start, TopicPartition};
 use crate::riders::Assigned;
+use crate::workers::guarded;
 
 /// A partition that is assigned and waits for its restore.
 type Named = (PartitionSlot, TopicPartition);
@@ -200,7 +201,7 @@ impl PollLoop {
                     self.state.rebalancing.forget_late(*slot);
                     self.core.revoking(*slot);
                     if let Some(observer) = &self.observer {
-                        observer.revoked(name);
+                        guarded(|| observer.revoked(name));
                     }
                 }
                 self.take_all_back(now);
@@ -218,7 +219,7 @@ impl PollLoop {
                 let partitions = self.known(&partitions);
                 for (_, name) in &partitions {
                     if let Some(observer) = &self.observer {
-                        observer.lost(name);
+                        guarded(|| observer.lost(name));
                     }
                 }
                 self.let_go(&partitions);
@@ -427,7 +428,7 @@ impl PollLoop {
             self.core.pause_by_user(slot);
         }
         if let Some(observer) = &self.observer {
-            observer.assigned(name);
+            guarded(|| observer.assigned(name));
         }
         let base = self.core.base(slot);
         tracing::debug!(partition = %name, committed = ?restored.committed, from = %base, "restored");

@@ -11,6 +11,7 @@ use keyway_core::{CommitReason, Timestamp};
 use super::{PollLoop, log_refusal};
 use crate::kafka::{LeaveOutcome, StaticMember};
 use crate::stop::{Report, StopReason};
+use crate::workers::guarded;
 
 /// An end that was asked for.
 #[derive(Clone, Copy, Debug)]
@@ -155,7 +156,7 @@ impl PollLoop {
             .collect();
         for (_, name) in &assigned {
             if let Some(observer) = &self.observer {
-                observer.revoked(name);
+                guarded(|| observer.revoked(name));
             }
         }
         self.let_go(&assigned);

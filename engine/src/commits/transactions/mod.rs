@@ -371,7 +371,11 @@ impl Transactor {
     /// Nothing of the transaction is to be stored, whose offsets were answered like this.
     fn end_refused(&mut self, offsets: &Result<(), StepError>) {
         match offsets {
-            Err(error) if error.is_without_return() => self.give_up_producer(),
+            // Offsets that arrive late would go into the next transaction of this producer's epoch, in place of its own: the
+            // next who takes the id over has another.
+            Err(error) if error.is_without_return() || error.has_no_answer() => {
+                self.give_up_producer();
+            }
             _ => self.abort(),
         }
     }
