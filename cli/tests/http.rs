@@ -154,7 +154,9 @@ fn a_record_is_posted_with_all_that_it_has_and_2xx_is_done() {
     let (summary, events) = server.run("--generate 100,10,20 --until-idle 2s").success();
     assert_eq!(
         (&summary["records"], &summary["failed"]),
-        (&100.into(), &0.into())
+        (&100.into(), &0.into()),
+        "{:?}",
+        reasons(&events)
     );
     assert_keys_in_order(&events);
     let requests = server.requests();

@@ -42,10 +42,9 @@ fn at_the_limit_what_is_above_waits_what_is_lowest_runs_and_all_of_it_completes(
         "there was room for more: {}",
         status.running
     );
-    assert!(
-        status.buffered > status.running,
-        "more records are there, and wait"
-    );
+    member.until("more records that wait", |status| {
+        status.buffered > status.running
+    });
 
     let committed = world.committed();
     let chars = committed[0].metadata.len();

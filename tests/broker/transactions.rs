@@ -164,6 +164,52 @@ fn a_member_that_dies_leaves_neither_outputs_nor_offsets_of_its_last_transaction
     assert_each_once(&pipeline.outputs(), 500);
 }
 
+/// A batch may be as large as a record may, and is refused as a whole. With the refusal believed of each record in it this
+/// fails: outputs that fit have failed attempts, become dead letters, and never come.
+#[test]
+fn outputs_that_fit_are_written_though_together_they_are_a_batch_that_does_not() {
+    const LIMIT: usize = 64 << 10;
+    let pipeline = Pipeline::new(1);
+    pipeline.fill(20, 400);
+    let (to, dead) = (
+        format!("{}.small", pipeline.topic),
+        format!("{}.dead", pipeline.topic),
+    );
+    let limit = LIMIT.to_string();
+    pipeline
+        .cluster
+        .create_topic(&to, 1, &[("max.message.bytes", &limit)]);
+    pipeline.cluster.create_topic(&dead, 1, &[]);
+    let small = to.clone();
+    let engine = start(
+        pipeline
+            .builder()
+            .retry(Retry::every(Duration::from_millis(10)).attempts(2, Exhausted::DeadLetter))
+            .dead_letters(DeadLetters::headers(&dead))
+            .handler(move |record: &Record| {
+                let copy = Output::copy_of(record, small.as_str())?;
+                let bytes = match record.value() {
+                    Some(b"7") => LIMIT + 1,
+                    _ => 1_000,
+                };
+                Ok::<_, keyway::UnreadableHeaders>(vec![copy.value(vec![b'x'; bytes])])
+            }),
+    );
+    wait::until("all complete", SOON, || {
+        (engine.status().completed == 400).then_some(())
+    });
+    let status = engine.status();
+    assert_eq!(
+        (status.sends_failed, status.dead_letters, status.sent),
+        (2, 1, 399),
+        "only the one that is too large alone"
+    );
+    assert_eq!(pipeline.committed(), 400);
+    end(&engine);
+    assert_eq!(pipeline.cluster.read(&to).len(), 399);
+    assert_eq!(pipeline.cluster.read(&dead).len(), 1);
+}
+
 #[test]
 fn a_refused_output_is_a_failed_attempt_of_its_record_and_no_others() {
     let pipeline = Pipeline::new(1);

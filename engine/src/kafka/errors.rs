@@ -107,6 +107,16 @@ pub enum ClientError {
 }
 
 impl ClientError {
+    /// Whether the broker refuses the batch for its size: all messages of it are told so.
+    pub(crate) fn is_of_the_batch(&self) -> bool {
+        let of_size = [
+            Rd::RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE,
+            Rd::RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE,
+        ];
+        let number = self.code().map(|code| code.number);
+        of_size.iter().any(|code| Some(*code as i32) == number)
+    }
+
     /// Whether the broker refuses this message, and would again: not the state that it or the connection is in.
     pub(crate) fn is_of_the_message(&self) -> bool {
         match self {

@@ -11,9 +11,11 @@
 //! member is is read once for each, before anything is sent, under the lock that a change of the assignment takes.
 //!
 //! - `writing` the messages of one transaction, from the first to the last report
+//! - `batches` how much goes to a broker at once that has refused a batch for its size
 //! - `topics` what is remembered of topics that refuse
 //! - `refused_offsets` which partition a refusal is about, and how much text the broker takes
 
+mod batches;
 mod refused_offsets;
 mod topics;
 mod writing;
@@ -24,6 +26,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use keyway_core::{CommitAnswer, CommitFinished, PartitionAnswer, Staged, TaskRef, Transaction};
 
+use self::batches::Batches;
 use self::topics::Topics;
 pub(crate) use self::writing::letter_of;
 use super::{Composer, judge_not_sent, refused};
@@ -109,6 +112,7 @@ pub(crate) struct TransactorState {
     /// The number of the last record that was written.
     last_number: u64,
     topics: Topics,
+    batches: Batches,
     warned_at: Option<Instant>,
 }
 

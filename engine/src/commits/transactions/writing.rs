@@ -5,8 +5,10 @@ use std::time::{Duration, Instant};
 
 use keyway_core::{Carried, Staged};
 
-use super::{ASK_AGAIN, Beside, Refusal, Transactor, take_tokens};
+use super::batches::Batches;
+use super::{ASK_AGAIN, Beside, Refusal, Transactor, TransactorState, take_tokens};
 use crate::context::Member;
+use crate::dead_letters::DeadLetters;
 use crate::kafka::{ClientError, NotWritten, ProducerEvent};
 use crate::record::{Message, Record};
 use crate::workers::guarded;
@@ -43,13 +45,37 @@ impl Transactor {
             refused: Vec::new(),
             broken: None,
         };
+        let deadline = Instant::now() + self.transaction_timeout * 2;
         let Transactor {
-            producers, member, ..
+            producers,
+            member,
+            state,
+            ..
         } = self;
-        let mut number = self.state.last_number;
+        let TransactorState {
+            last_number,
+            batches,
+            ..
+        } = state;
+        batches.reported();
+        let mut number = *last_number;
         'parts: for index in indexes {
             for staged in &mut staged[*index] {
                 number += 1;
+                let letters = beside.letters[*index].as_ref();
+                let waits = each_message(staged, letters, |topic, bytes| {
+                    batches.is_full_for(topic, bytes)
+                });
+                if waits {
+                    writing.until_reported(producers, batches, deadline);
+                    if writing.broken.is_some() {
+                        break 'parts;
+                    }
+                }
+                each_message(staged, letters, |topic, bytes| {
+                    batches.add(topic, number, bytes);
+                    false
+                });
                 let producer = match producers.current() {
                     Ok(producer) => producer,
                     Err(error) => {
@@ -63,46 +89,36 @@ impl Transactor {
                         produce_outputs(producer, number, outputs, message, stamp)
                     }),
                     // The core asks for no letter where its route has no topic.
-                    Carried::Letter { .. } => {
-                        match (letter_of(staged, member), &beside.letters[*index]) {
-                            (Some(record), Some(to)) => {
-                                let written = produce_letter(
-                                    producer,
-                                    number,
-                                    &record,
-                                    to,
-                                    &beside.origin,
-                                    stamp,
-                                    member,
-                                );
-                                (usize::from(written.is_ok()), written.err())
-                            }
-                            _ => continue,
+                    Carried::Letter { .. } => match (letter_of(staged, member), letters) {
+                        (Some(record), Some(to)) => {
+                            let written = produce_letter(
+                                producer,
+                                number,
+                                &record,
+                                to,
+                                &beside.origin,
+                                stamp,
+                                member,
+                            );
+                            (usize::from(written.is_ok()), written.err())
                         }
-                    }
+                        _ => continue,
+                    },
                 };
                 writing.open += taken;
                 if let Some(failure) = failure {
                     writing.note(number, failure);
                 }
                 if number % LOOK_FOR_REPORTS == 0 {
-                    writing.take(producers, Duration::ZERO);
+                    writing.take(producers, batches, Duration::ZERO);
                 }
                 if writing.broken.is_some() {
                     break 'parts;
                 }
             }
         }
-        self.state.last_number = number;
-        // librdkafka gives every message a report within this time.
-        let deadline = Instant::now() + self.transaction_timeout * 2;
-        while writing.open > 0 {
-            writing.take(&self.producers, ASK_AGAIN);
-            if Instant::now() >= deadline {
-                writing.broken.get_or_insert(ClientError::no_answer());
-                break;
-            }
-        }
+        *last_number = number;
+        writing.until_reported(producers, batches, deadline);
         writing
     }
 
@@ -161,7 +177,19 @@ impl Transactor {
 }
 
 impl Writing {
-    fn take(&mut self, producers: &Producers, timeout: Duration) {
+    /// Waits until everything is reported. librdkafka gives every message a report before the deadline.
+    fn until_reported(&mut self, producers: &Producers, batches: &mut Batches, deadline: Instant) {
+        while self.open > 0 {
+            self.take(producers, batches, ASK_AGAIN);
+            if Instant::now() >= deadline {
+                self.broken.get_or_insert(ClientError::no_answer());
+                return;
+            }
+        }
+        batches.reported();
+    }
+
+    fn take(&mut self, producers: &Producers, batches: &mut Batches, timeout: Duration) {
         let events = producers.poll(timeout);
         take_tokens(producers, &events);
         for event in events {
@@ -171,8 +199,16 @@ impl Writing {
                     continue;
                 }
                 self.open = self.open.saturating_sub(1);
-                if let Err(failure) = result {
-                    self.note(number, failure);
+                let Err(failure) = result else { continue };
+                let is_of_others =
+                    failure.error.is_of_the_batch() && batches.is_shared(&failure.topic);
+                match is_of_others {
+                    false => self.note(number, failure),
+                    true if self.broken.is_none() => {
+                        batches.halve(&failure.topic);
+                        self.broken = Some(failure.error);
+                    }
+                    true => {}
                 }
             }
         }
@@ -185,6 +221,22 @@ impl Writing {
                 self.broken.get_or_insert(failure.error);
             }
         }
+    }
+}
+
+/// Whether one of the messages that a record carries is so, by topic and size.
+fn each_message(
+    staged: &Staged<Message>,
+    letters: Option<&DeadLetters>,
+    mut is_so: impl FnMut(&str, usize) -> bool,
+) -> bool {
+    match (&staged.carried, letters) {
+        (Carried::Outputs(message), _) => message.read_outputs(|outputs| {
+            let mut outputs = outputs.iter();
+            outputs.any(|output| is_so(output.topic(), output.size()))
+        }),
+        (Carried::Letter { .. }, Some(to)) => is_so(to.topic(), staged.at.bytes as usize),
+        _ => false,
     }
 }
 
